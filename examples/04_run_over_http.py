@@ -22,7 +22,7 @@ SUBMISSION = {
                     "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
                     "required": ["city", "days"],
                 },
-                "execute": {"by": "caller"},
+                "execute": {"by": "client"},
             }
         },
         "terminal_tool": "get_weather",

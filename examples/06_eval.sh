@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the guardrails are worth on a model: two scenarios, with and without guardrails, compared in pairs.
+# The effect of the guardrails on a model: two scenarios, with and without guardrails, compared in pairs.
 # For a model of yours: EVAL_MODEL="--gguf model.gguf" sh examples/06_eval.sh; then raise RUNS to 50.
 set -eu
 results=$(mktemp -d)

@@ -65,7 +65,7 @@ def _operation(path: str, method: str, operation: Any) -> str:
     parts.append(table(("parameter", "in", "description"), rows))
     responses = [
         (status, f"{sentence(response.get('description', ''))} {_content(response) if status == '200' else ''}")
-        for status, response in operation["responses"].items()
+        for status, response in sorted(operation["responses"].items())
     ]
     parts.append(table(("status", "response"), responses))
     return "\n".join(parts)

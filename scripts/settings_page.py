@@ -32,7 +32,7 @@ guardrails:
 - In environment variables, lists are separated by commas. `backend.llama_server.extra`, `models` and
   `tools.mcp.servers` are JSON there.
 - `${env.NAME}` in a value of the file is replaced by that environment variable.
-- Unknown names are refused, with a suggestion. `forge-proxy config check` checks a file without starting anything.
+- An unknown name is an error that suggests a known one. `forge-proxy config check` checks a file and starts nothing.
 - `forge-proxy config show` prints the effective settings without secrets; with `--live` those of the running daemon.
 - `forge-proxy config schema` prints a JSON Schema. Editors with a YAML language server use it if the file begins with
   `# yaml-language-server: $schema=forge-proxy.schema.json`.
@@ -113,7 +113,7 @@ def _plain_type(root: Any, field: Any) -> str:
 
 def _bounds(field: Any) -> str:
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "&lt;"}
-    return "".join(f" {sign} {field[key]:g}" for key, sign in signs.items() if key in field)
+    return "".join(f" {sign} {field[key]:.10g}" for key, sign in signs.items() if key in field)
 
 
 def _default(field: Any) -> str:

@@ -126,6 +126,16 @@ def test_errors_that_a_docstring_names_can_be_imported(name: str) -> None:
                 assert error in forge_proxy.__all__ or hasattr(builtins, error), (name, sentence)
 
 
+def test_each_public_class_name_exists_once_in_the_package() -> None:
+    modules: dict[str, list[str]] = {}
+    for file in SOURCE.parent.rglob("*.py"):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(str(file.relative_to(SOURCE.parent)))
+
+    assert {name: files for name, files in modules.items() if len(files) > 1} == {}
+
+
 def test_all_names_are_listed_for_star_imports() -> None:
     assert set(forge_proxy.__all__) == set(typed_names()) | {"__version__"}
     assert set(forge_proxy.__all__) <= set(dir(forge_proxy))

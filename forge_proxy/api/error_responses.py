@@ -61,7 +61,7 @@ def error_response(error: ForgeError, scope: Scope, headers: Mapping[str, str]) 
     return ErrorResponse(classify(error), scope, headers)
 
 
-def sent_error(scope: Scope) -> ClassifiedError | None:
+def find_sent_error(scope: Scope) -> ClassifiedError | None:
     """Return the error that was sent in response to a request."""
     return scope.get(_SCOPE_KEY)
 

@@ -25,7 +25,7 @@ class ModelList:
         headers = {"x-request-id": request_id_of(request)}
         try:
             return JSONResponse(
-                encode_models(await self._budgets.advertised(await self._models.list())), headers=headers
+                encode_models(await self._budgets.advertise(await self._models.list())), headers=headers
             )
         except ForgeError as error:
             return error_response(error, request.scope, headers)
@@ -34,7 +34,7 @@ class ModelList:
         """Show one model."""
         headers = {"x-request-id": request_id_of(request)}
         try:
-            (card,) = await self._budgets.advertised([await self._models.get(request.path_params["name"])])
+            (card,) = await self._budgets.advertise([await self._models.get(request.path_params["name"])])
             return JSONResponse(encode_model(card), headers=headers)
         except ForgeError as error:
             return error_response(error, request.scope, headers)

@@ -142,7 +142,8 @@ PATHS: dict[str, Any] = {
     "/v1/models/{id}": _get(
         "get_model", "Show one model",
         {"200": json_response("Model", "The model."), **_MODEL_ERRORS, **error_responses(404)}, "models",
-        [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
+        [{"name": "id", "in": "path", "required": True, "description": "The name of the model.",
+          "schema": {"type": "string", "minLength": 1}}],
     ),
     "/": _get(
         "home", "Show name, version, state and links",

@@ -56,7 +56,7 @@ class HttpConnection(HttpToolsProtocol):
     """The part of a request that is read next."""
     _since = 0.0
     """When the head that is being read began, or when data was last received."""
-    _refused = False
+    _is_refused = False
     _buffered = 0
     """Bytes of responses that are charged to the memory budget."""
     _delivered = 0
@@ -90,13 +90,13 @@ class HttpConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received data. The base class would lose what follows the head of an upgrade."""
-        if self._refused:
+        if self._is_refused:
             return
         self._unset_keepalive_if_required()
         if self._reads is not WaitingFor.HEAD:
             self._since = self.loop.time()
         pending: list[bytes | memoryview] = [data]
-        while pending and not self._refused:
+        while pending and not self._is_refused:
             self._parse(pending)
         if self._reads is WaitingFor.HEAD and self._head + self._unparsed > self.supervisor.limits.head_bytes:
             self.refuse(HeadTooLarge(self.supervisor.limits.head_bytes))
@@ -149,7 +149,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def waiting(self, now: float) -> tuple[WaitingFor, float]:
         """See `connections.Connection`."""
-        if self._refused:
+        if self._is_refused:
             return WaitingFor.REFUSED, self._since
         if (stalled_since := self._check_reader(now)) is not None:
             self._since = now
@@ -161,7 +161,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def abort(self) -> None:
         """See `connections.Connection`."""
-        self._refused = True
+        self._is_refused = True
         self.transport.abort()
 
     def _check_reader(self, now: float) -> float | None:
@@ -206,9 +206,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def refuse(self, error: AccessDenied) -> None:
         """Respond with an error without calling the application, and accept no more data."""
-        if self._refused:
+        if self._is_refused:
             return
-        self._refused = True
+        self._is_refused = True
         self._since = self.loop.time()
         self.supervisor.log.warn(type(error).__name__, "refused", error=str(error))
         is_other_response = self._is_answering() and self._reads is not WaitingFor.BODY

@@ -10,7 +10,7 @@ import logging
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forge_proxy.api.error_responses import sent_error
+from forge_proxy.api.error_responses import find_sent_error
 
 _LOG = logging.getLogger("forge_proxy.api")
 _MAX_CHARS = 100
@@ -39,7 +39,7 @@ class RejectionLogMiddleware:
 def _log(scope: Scope, start: Message) -> None:
     headers: list[tuple[bytes, bytes]] = start["headers"]
     request_id = next((value.decode("latin-1") for name, value in headers if name.lower() == b"x-request-id"), None)
-    error = sent_error(scope)
+    error = find_sent_error(scope)
     details = {"code": error.code, "param": error.param} if error else {}
     fields = {
         "event": "rejected",

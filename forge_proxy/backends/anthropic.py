@@ -88,7 +88,7 @@ class AnthropicMessages:
         """
         body, names = encode_call(call, await self._facts_of(call.model.served or ""))
         with self._faults():
-            async with self._sent(call, body) as response:
+            async with self._open_response(call, body) as response:
                 if unexpected := check_status(self.url, response.status_code, response.headers):
                     raise unexpected
                 self._refuse_undecodable(response.headers.get("content-encoding", ""))
@@ -112,7 +112,7 @@ class AnthropicMessages:
             raise BackendBroke(self.url, "the stream ended without a stop reason")
 
     @asynccontextmanager
-    async def _sent(self, call: ModelCall, body: dict[str, Json]) -> AsyncGenerator[_RawResponse]:
+    async def _open_response(self, call: ModelCall, body: dict[str, Json]) -> AsyncGenerator[_RawResponse]:
         """Send a body. A large one is serialized in slices, because the SDK would block the event loop."""
         arguments = _arguments(body)
         if not call.request.is_large:

@@ -68,16 +68,16 @@ def _check_names(models: dict[str, ModelEntry]) -> dict[str, ModelEntry]:
         raise ValueError("a model needs a name")
     if len({entry.ollama is None for entry in models.values()}) > 1:
         raise ValueError("either all models have a gguf or all have an ollama: one backend serves them")
-    taken = dict.fromkeys(models, "a model's name")
+    owners = dict.fromkeys(models, "a model's name")
     for name, entry in models.items():
         for alias in entry.aliases:
-            if alias in taken:
-                raise ValueError(f"the alias {alias!r} of {name} is already {taken[alias]}")
-            taken[alias] = f"an alias of {name}"
+            if alias in owners:
+                raise ValueError(f"the alias {alias!r} of {name} is already {owners[alias]}")
+            owners[alias] = f"an alias of {name}"
     return models
 
 
-Models: TypeAlias = Annotated[dict[str, ModelEntry], AfterValidator(_check_names)]
+ModelEntries: TypeAlias = Annotated[dict[str, ModelEntry], AfterValidator(_check_names)]
 
 
 def catalog_of(models: Mapping[str, ModelEntry], default: str | None) -> Catalog | None:
@@ -85,11 +85,11 @@ def catalog_of(models: Mapping[str, ModelEntry], default: str | None) -> Catalog
     if not models:
         return None
     aliases = {alias: name for name, entry in models.items() for alias in entry.aliases}
-    named = Catalog(tuple(models), aliases)
-    known = None if default is None else named.resolve(default)
+    catalog = Catalog(tuple(models), aliases)
+    known = None if default is None else catalog.resolve(default)
     if default is not None and known is None:
         raise BackendChoiceError(f"backend.model {default!r} is not a configured model; available: {', '.join(models)}")
-    return Catalog(named.names, aliases, known)
+    return Catalog(catalog.names, aliases, known)
 
 
 def refuse_wrong_models(config: BackendConfig, models: Mapping[str, ModelEntry]) -> None:
@@ -120,6 +120,10 @@ def launch_specs(
         if entry.gguf is None:
             continue
         own = {key: getattr(entry, key) for key in ("context", *_LLAMA_CPP_FIELDS) if getattr(entry, key) is not None}
-        said = config.llama_server.model_copy(update={**own, "extra": [*config.llama_server.extra, *entry.extra]})
-        specs[name] = launch_spec(config.model_copy(update={"llama_server": said}), program, entry.gguf, alias=name)
+        llama_server = config.llama_server.model_copy(
+            update={**own, "extra": [*config.llama_server.extra, *entry.extra]}
+        )
+        specs[name] = launch_spec(
+            config.model_copy(update={"llama_server": llama_server}), program, entry.gguf, alias=name
+        )
     return specs

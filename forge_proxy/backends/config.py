@@ -161,7 +161,8 @@ class OllamaConfig(BaseModel):
             _read_switch, json_schema_input_type=Literal["auto", "on", "off", "low", "medium", "high", True, False]
         ),
     ] = Field(
-        default="auto", description="Whether models reason if the request does not say; auto: if the model supports it."
+        default="auto",
+        description="Whether models reason if the request does not specify it; auto: if the model supports it.",
     )
 
 

@@ -99,7 +99,7 @@ def check_status(url: str, status: int, headers: Mapping[str, str]) -> Unexpecte
     if status == OK or 400 <= status < 600:
         return None
     if 300 <= status < 400:
-        to = _redirected_to(url, headers.get("location"))
+        to = _describe_redirect(url, headers.get("location"))
         return UnexpectedStatus(url, status, f"a redirect{to}, which is not followed; set backend.url to the address")
     if status < 300:
         return UnexpectedStatus(url, status, "expected the status 200")
@@ -117,7 +117,7 @@ def to_fault(url: str, fault: UnreadableResponse | TooLarge, limit: int) -> Back
             return BackendBroke(url, str(fault))
 
 
-def _redirected_to(url: str, where: str | None) -> str:
+def _describe_redirect(url: str, where: str | None) -> str:
     """Return " to URL" for the message about a redirect; empty if the location is missing or invalid."""
     try:
         return f" to {strip_credentials(urljoin(url, where))}" if where else ""

@@ -85,7 +85,7 @@ _CLOSED_MEANWHILE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
 
 _new_connections: ContextVar[list[bool]] = ContextVar("_new_connections")
-"""Non-empty if a new connection was opened for the current request; empty if a pooled one was reused."""
+"""Non-empty if a new connection was new_connections for the current request; empty if a pooled one was reused."""
 
 
 def _new_socket(address: tuple[Any, ...]) -> socket.socket:
@@ -152,8 +152,8 @@ class AioHttp:
     async def _send(
         self, method: str, url: str, body: RequestBody | None, headers: Mapping[str, str], seconds: float | None
     ) -> aiohttp.ClientResponse:
-        opened: list[bool] = []
-        _new_connections.set(opened)
+        new_connections: list[bool] = []
+        _new_connections.set(new_connections)
         send = partial(
             aiohttp.ClientSession.request,
             method=method,
@@ -164,12 +164,12 @@ class AioHttp:
         )
         try:
             try:
-                return await self._connected(partial(send, self._pooled), seconds)
+                return await self._try_request(partial(send, self._pooled), seconds)
             except _CLOSED_MEANWHILE:
-                if opened:
+                if new_connections:
                     raise
                 # The server closed a pooled connection before it responded: send the request again.
-                return await self._connected(partial(send, self._fresh), seconds)
+                return await self._try_request(partial(send, self._fresh), seconds)
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as exc:
             raise BackendUnreachable(url, _cause(exc, self._connect)) from exc
         except (aiohttp.ServerTimeoutError, TimeoutError) as exc:
@@ -177,7 +177,7 @@ class AioHttp:
         except (aiohttp.ClientError, OSError, ValueError) as exc:
             raise BackendBroke(url, _fault_of(exc) or "it closed the connection without a response") from exc
 
-    async def _connected(
+    async def _try_request(
         self, send: Callable[..., Awaitable[aiohttp.ClientResponse]], seconds: float | None
     ) -> aiohttp.ClientResponse:
         """Send the request; connect again if the daemon's own event loop caused the connection timeout."""

@@ -97,8 +97,10 @@ class Ollama:
         """See `engine.ports.Backend`."""
         listed = decode_tags(await self._api.get("tags"))
         loaded = {model.name: model for model in await self.loaded()}
-        shown = await self._describe(listed)
-        return [to_card(model, shown[model.name], loaded.get(model.name), self.options.num_ctx) for model in listed]
+        descriptions = await self._describe(listed)
+        return [
+            to_card(model, descriptions[model.name], loaded.get(model.name), self.options.num_ctx) for model in listed
+        ]
 
     async def loaded(self) -> Sequence[LoadedModel]:
         """Return the loaded models. Raises like `stream`."""
@@ -157,15 +159,17 @@ class Ollama:
 
     def _thinking(self, call: ModelCall) -> Think | None:
         """Return the value of `think` for a request; None to omit it."""
-        said = read_think(call.request.body)
-        think: Think | None = said if said is not None else {"on": True, "off": False}.get(self._think, self._think)
+        requested = read_think(call.request.body)
+        think: Think | None = (
+            requested if requested is not None else {"on": True, "off": False}.get(self._think, self._think)
+        )
         name = add_tag(call.model.served or "")
         if name in self._without_reasoning:
             return None
         if think != "auto":
             return think
-        _, shown = self._descriptions.get(name, ("", ModelDescription()))
-        return True if "thinking" in shown.capabilities else None
+        _, description = self._descriptions.get(name, ("", ModelDescription()))
+        return True if "thinking" in description.capabilities else None
 
     def _report_omitted(self, call: ModelCall) -> None:
         new = [field for field in find_omitted_fields(call.request.body) if field not in self._omitted]
@@ -214,10 +218,10 @@ class Ollama:
         async def describe(model: InstalledModel) -> None:
             async with several:
                 try:
-                    shown = decode_show(await self._api.post("show", {"model": model.name}))
+                    description = decode_show(await self._api.post("show", {"model": model.name}))
                 except BackendError:  # a damaged model must not hide the others
-                    shown = ModelDescription()
-            self._descriptions[model.name] = model.digest, shown
+                    description = ModelDescription()
+            self._descriptions[model.name] = model.digest, description
             self._without_reasoning.discard(model.name)
 
         await asyncio.gather(*map(describe, new))

@@ -14,7 +14,7 @@ from forge_proxy.backends.exchange import strip_credentials
 from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.model_file import model_fault
-from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, find_program, launch_spec
+from forge_proxy.backends.llama_server.programs import TINY_MODEL, find_embedded, find_program, launch_spec
 from forge_proxy.backends.probe import LLAMA_SERVER, OLLAMA, ServerKind, find_server, identify
 from forge_proxy.backends.scheme import find_other_scheme
 
@@ -93,7 +93,7 @@ async def _with_models(config: BackendConfig, models: Mapping[str, ModelEntry], 
 
 
 def _with_test_model(config: BackendConfig, reason: str) -> SelectedBackend:
-    return SelectedBackend("embedded", reason, launch=launch_spec(config, embedded(), TINY_MODEL))
+    return SelectedBackend("embedded", reason, launch=launch_spec(config, find_embedded(), TINY_MODEL))
 
 
 async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> SelectedBackend:
@@ -166,4 +166,4 @@ def refuse_missing_program(config: BackendConfig, models: Mapping[str, ModelEntr
     if file := next((file for file in files if file is not None), None):
         find_program(config, file)
     elif config.kind == "embedded":
-        embedded()
+        find_embedded()

@@ -18,7 +18,7 @@ from forge_proxy.core.errors import BackendError, BackendFault, ForgeError
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.ports import Backend
 from forge_proxy.settings import Settings
-from forge_proxy.settings.usable import refuse_unusable
+from forge_proxy.settings.startup_checks import refuse_unusable
 
 
 def run_check(settings: Settings, *, self_test: bool = False) -> bool:

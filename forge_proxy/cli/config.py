@@ -27,9 +27,11 @@ def show_settings(
     key: Key = None,
 ) -> None:
     """Show all settings from file and environment, with secrets masked."""
-    from forge_proxy.settings.masking import masked
+    from forge_proxy.settings.masking import mask_secrets
 
-    settings = AdminClient(url, key).admin("GET", "config") if live else dict(masked(load(settings_file(file), {})))
+    settings = (
+        AdminClient(url, key).admin("GET", "config") if live else dict(mask_secrets(load(settings_file(file), {})))
+    )
     if json:
         print(jsonlib.dumps(settings, indent=2))
     else:
@@ -47,7 +49,7 @@ def schema() -> None:
 @config.command()
 def check(file: ConfigFile = None) -> None:
     """Check the settings as `serve` does. Prints one line per fault; exit code 2 if there is any."""
-    from forge_proxy.settings.usable import refuse_unusable  # local import: --help does not need the web server
+    from forge_proxy.settings.startup_checks import refuse_unusable  # local import: --help does not need the web server
 
     path = settings_file(file)
     refuse_unusable(load(path, {}))

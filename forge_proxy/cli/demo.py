@@ -141,7 +141,7 @@ async def _try_each(engine: Engine, policy: GuardPolicy) -> AsyncIterator[DemoRe
 
 
 async def _ask(engine: Engine, body: JsonObject, policy: GuardPolicy) -> tuple[Reply | None, Report | None]:
-    """Return the reply and its report, or None for both if the request fails."""
+    """Send the request; return the reply and its report, or None for both if it fails."""
     builder = CompletionBuilder()
     report = None
     try:

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import DECODER, write
 
-Outcome = Literal["output", "error", "unresolved"]
+OutputKind = Literal["output", "error", "unresolved"]
 
 
 class NotASubmission(ForgeError):
@@ -35,7 +35,7 @@ def read_outputs_file(file: Path) -> list[dict[str, Any]]:
     return content  # pyright: ignore[reportUnknownVariableType]
 
 
-def parse_outputs(words: Iterable[str], outcome: Outcome) -> list[dict[str, Any]]:
+def parse_outputs(words: Iterable[str], kind: OutputKind) -> list[dict[str, Any]]:
     """Parse outputs given as CALL=VALUE. A value is sent as JSON if it is valid JSON, else as text.
 
     Raises `NotASubmission`.
@@ -45,7 +45,7 @@ def parse_outputs(words: Iterable[str], outcome: Outcome) -> list[dict[str, Any]
         call, separator, value = word.partition("=")
         if not call or not separator:
             raise NotASubmission(f"{word}: expected CALL=VALUE, with the id of a call as 'runs show' prints it")
-        outputs.append({"tool_call_id": call, outcome: _json_or_text(value) if outcome == "output" else value})
+        outputs.append({"tool_call_id": call, kind: _json_or_text(value) if kind == "output" else value})
     return outputs
 
 

@@ -17,6 +17,7 @@ from forge_proxy.cli.formatting import show, show_rows
 from forge_proxy.cli.remote import DEFAULT_URL, SentEvent
 from forge_proxy.cli.run_files import NotASubmission, parse_outputs, read_outputs_file, read_submission_file
 from forge_proxy.cli.run_rows import describe_call, describe_event, describe_result, describe_time, run_rows
+from forge_proxy.core.deprecation import describe_rename
 from forge_proxy.core.errors import ForgeError
 
 _ENDED = ("completed", "failed", "cancelled")
@@ -45,21 +46,24 @@ def submit(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="JSON file with the workflow and the user's message; - is stdin.")],
     follow: Annotated[bool, typer.Option("--watch", help="Print its events until it ends.")] = False,
-    once: Annotated[
+    idempotency_key: Annotated[
         str | None,
-        typer.Option(
-            "--once", metavar="KEY", help="Idempotency key: a second submission with it returns the first run."
-        ),
+        typer.Option("--idempotency-key", metavar="KEY", help="A second submission with it returns the first run."),
     ] = None,
+    once: Annotated[str | None, typer.Option("--once", metavar="KEY", hidden=True)] = None,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
     """Submit a run and print its id; it continues whether or not it is watched."""
     options = inherit_options(context, url, key, json)
-    if once is not None and not re.fullmatch("[!-~]([ -~]{0,198}[!-~])?", once):
-        raise NotASubmission("--once: expected up to 200 characters of ASCII, without leading or trailing spaces")
-    headers = {"Idempotency-Key": once} if once is not None else {}
+    if once is not None:
+        print(f"forge-proxy: {describe_rename('--once', '--idempotency-key')}", file=sys.stderr)
+        idempotency_key = once if idempotency_key is None else idempotency_key
+    if idempotency_key is not None and not re.fullmatch("[!-~]([ -~]{0,198}[!-~])?", idempotency_key):
+        why = "expected up to 200 characters of ASCII, without leading or trailing spaces"
+        raise NotASubmission(f"--idempotency-key: {why}")
+    headers = {"Idempotency-Key": idempotency_key} if idempotency_key is not None else {}
     run = options.remote.ask("POST", "/admin/v1/runs", read_submission_file(file), headers=headers)
     if not follow:
         show(run, as_json=True) if options.as_json else print(run["id"])

@@ -31,7 +31,7 @@ class BudgetMode(StrEnum):
     FORGE_FAST = "forge-fast"
 
 
-Overflow: TypeAlias = Literal["reject", "forward", "compact"]
+OverflowAction: TypeAlias = Literal["reject", "forward", "compact"]
 
 
 class BudgetPolicy(BaseModel):
@@ -50,10 +50,10 @@ class BudgetPolicy(BaseModel):
         le=MAX_TOKENS,
         description="Tokens for a prompt, with mode manual and only with that.",
     )
-    overflow: Overflow = Field(
+    overflow: OverflowAction = Field(
         default="reject",
         description="A prompt over the budget: reject it (400 context_length_exceeded), forward it anyway, or"
-        " compact its history first, as the section compaction says.",
+        " compact its history first, as set in compaction.",
     )
 
     @model_validator(mode="after")
@@ -110,7 +110,7 @@ def fit_budget(
         tokens, reason = _within(policy, window.current)
         smaller = tokens is not None and (window.current is None or tokens < window.current)
         return Budget(policy.mode, tokens, reason, window.current, enforced=smaller or sizing.truncates)
-    tokens, given, reason = _sized(policy, window, sizing, hardware)
+    tokens, given, reason = _compute_size(policy, window, sizing, hardware)
     return Budget(policy.mode, tokens, reason, window.current, given, enforced=sizing.truncates)
 
 
@@ -143,7 +143,7 @@ def _within(policy: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
             assert_never(policy.mode)
 
 
-def _sized(
+def _compute_size(
     policy: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
 ) -> tuple[int | None, int | None, str]:
     """Return the budget, the window to set on the server, and the reason."""

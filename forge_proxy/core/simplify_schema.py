@@ -49,7 +49,7 @@ class _Simplifier:
         out: dict[str, Json] = {}
         if isinstance(description := schema.get("description"), str):
             out["description"] = description
-        out |= self._typed(schema, depth, inside)
+        out |= self._simplify_type(schema, depth, inside)
         for key in ("anyOf", "oneOf"):
             if is_list(options := schema.get(key)) and options and "type" not in out:
                 out["anyOf"] = [self.of(option, depth + 1, inside) for option in options]
@@ -75,7 +75,7 @@ class _Simplifier:
             whole["required"] = [name for i, name in enumerate(required) if name not in required[:i]]
         return whole
 
-    def _typed(self, schema: JsonObject, depth: int, inside: frozenset[str]) -> dict[str, Json]:
+    def _simplify_type(self, schema: JsonObject, depth: int, inside: frozenset[str]) -> dict[str, Json]:
         kinds = _types(schema)
         if values := _allowed_values(schema):
             return {"type": kinds[0], "enum": values} if len(kinds) == 1 else {"enum": values}

@@ -33,7 +33,7 @@ class SwitchableCatalog(SwitchableServer):
 
     def served(self) -> Sequence[str | None]:
         """See `engine.ports.Resizer`."""
-        loaded = self._loaded()
+        loaded = self._find_loaded()
         return () if loaded is None else (loaded,)
 
     async def resize(self, tokens: int | None, model: str | None = None) -> None:
@@ -41,7 +41,7 @@ class SwitchableCatalog(SwitchableServer):
 
         async def ensure() -> None:
             self._raise_if_stopped()
-            if model is not None and model == self._loaded():
+            if model is not None and model == self._find_loaded():
                 await self.ensure(model, tokens)
 
         await self.switch(ensure)
@@ -64,9 +64,9 @@ class SwitchableCatalog(SwitchableServer):
 
     def report_served(self) -> None:
         """Report the served model to `Admission`."""
-        self._admission.set_loaded(self._loaded())
+        self._admission.set_loaded(self._find_loaded())
 
-    def _loaded(self) -> str | None:
+    def _find_loaded(self) -> str | None:
         """Return the current model, including one that sleeps, recovers or is stopped; None after a failed load."""
         now = self.manager.status()
         return None if now.state == "failed" else now.spec.alias

@@ -16,7 +16,7 @@ from forge_proxy.backends.ollama_catalog import OllamaEntry
 from forge_proxy.backends.ollama_window import OllamaWindow, OllamaWindows
 from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.backends.selection import SelectedBackend, select_backend
-from forge_proxy.core.budget import WindowSizing
+from forge_proxy.core.budget import BudgetPolicy, WindowSizing
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.guardrails.self_check import check_guardrails
@@ -62,7 +62,7 @@ class EngineAssembly:
         if isinstance(control, CatalogServer) and first is not None:
             await self.switching.switch(lambda: control.load(first.alias), drain_seconds=0)
         elif self.manager is not None:
-            async with self.admission.paused():
+            async with self.admission.pause():
                 await self.manager.start()
 
 
@@ -96,13 +96,11 @@ async def assemble(
         switching = BackendSwitcher(admission, models.forget)
         server = _switchable_server(choice, config, manager, switching, admission)
         sizing, resizer = _window_control(settings, server, ollamas, switching)
-        own = {name: entry.budget for name, entry in settings.models.items() if entry.budget is not None}
-        budgets = Budgets(backend, clock, observe, settings.budget, sizing, resizer, machine, own)
+        budgets = Budgets(backend, clock, observe, settings.budget, sizing, resizer, machine, _own_budgets(settings))
         control = _build_control(server, admission, catalog, budgets)
         if isinstance(control, CatalogServer):
             swapping = asyncio.create_task(Scheduler(admission, switching, control.load, clock, observe).run())
             closing.push_async_callback(_cancel, swapping)
-        files = {name: str(spec.model) for name, spec in choice.specs.items()} or choice.gguf
         engine = Engine(
             EngineConfig(
                 backend,
@@ -111,12 +109,12 @@ async def assemble(
                 models=models,
                 admission=admission,
                 budgets=budgets,
-                sampling=Sampling(observe, read_recommendations(), settings.sampling, _sampling_overrides(settings)),
+                sampling=_build_sampling(settings, observe),
                 guardrails=settings.guardrails,
                 compaction=settings.compaction,
                 dialect=_dialect(choice, config),
                 reader=process_pool,
-                cards=CapabilityCache(state_folder(), choice.public_url or f"managed {files}"),
+                cards=_open_capability_cache(choice),
                 memory=memory,
                 turns=turns,
             )
@@ -195,6 +193,21 @@ def _window_control(
     drain = settings.backend.llama_server.drain_seconds
     windows = {name: OllamaWindow(one.ollama, switching, drain, one.model) for name, one in ollamas.items()}
     return WindowSizing("request", truncates=True), OllamaWindows(windows) if settings.models else windows[""]
+
+
+def _own_budgets(settings: Settings) -> dict[str, BudgetPolicy]:
+    """Return the budgets of the models that have their own."""
+    return {name: entry.budget for name, entry in settings.models.items() if entry.budget is not None}
+
+
+def _open_capability_cache(choice: SelectedBackend) -> CapabilityCache:
+    """Return the cards of the selected server. A managed one is identified by its model files: its port changes."""
+    files = {name: str(spec.model) for name, spec in choice.specs.items()} or choice.gguf
+    return CapabilityCache(state_folder(), choice.public_url or f"managed {files}")
+
+
+def _build_sampling(settings: Settings, observe: Observer) -> Sampling:
+    return Sampling(observe, read_recommendations(), settings.sampling, _sampling_overrides(settings))
 
 
 def _sampling_overrides(settings: Settings) -> dict[str, SamplingOverride]:

@@ -58,9 +58,9 @@ class ProxyServer:
             raise
 
     async def stop(self) -> None:
-        """Stop it and everything it started, once running responses have finished or after `server.drain_seconds`.
+        """Stop the proxy and everything it started, once running responses have finished.
 
-        Does nothing if it is not running.
+        They have at most `server.drain_seconds`. Does nothing if it is not running.
         """
         running, self._running = self._running, None
         if running is not None:
@@ -115,7 +115,7 @@ class _Running:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop it, and wait until its thread has ended."""
+        """Stop the proxy, and wait until its thread has ended."""
         with self._ending:
             self._is_to_end = True
             stop = self._stop

@@ -17,7 +17,7 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.shielded_tasks import ShieldedTasks
 from forge_proxy.settings import Settings, SettingsError
-from forge_proxy.settings.masking import masked
+from forge_proxy.settings.masking import mask_secrets
 from forge_proxy.telemetry.systemd import Systemd
 
 _KEYS = ("api_keys", "api_keys_file", "admin_keys", "admin_keys_file", "allow_public_without_keys")
@@ -59,7 +59,7 @@ class LiveSettings:
 
     def to_json(self) -> JsonObject:
         """See `api.admin.ports.LiveConfiguration`."""
-        return masked(self.now)
+        return mask_secrets(self.now)
 
     async def reload(self) -> ReloadResult:
         """See `api.admin.ports.LiveConfiguration`. Changes made by the admin API are discarded.

@@ -23,7 +23,7 @@ from forge_proxy.daemon.app import build
 from forge_proxy.daemon.port_owner import find_daemon, stop_command
 from forge_proxy.daemon.reload import SettingsReloader
 from forge_proxy.settings import Settings
-from forge_proxy.settings.usable import refuse_unusable
+from forge_proxy.settings.startup_checks import refuse_unusable
 from forge_proxy.telemetry import logs
 from forge_proxy.telemetry.hangup import Hangup
 from forge_proxy.telemetry.running_daemons import list_running_daemons, register_daemon
@@ -57,13 +57,7 @@ async def serve(
                 log.info("stopping", **drain, note="stop again to abort running requests")
             daemon.end(signum)
 
-        for signum in STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(signum, stop, signum)
-        if hangup == "reload":
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloads.request)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # delivers signals blocked since the start
-        elif hangup == "stop":
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop, signal.SIGTERM)
+        _handle_signals(stop, reloads.request, hangup)
         daemon.log_address()
         systemd.ready(f"listening at {daemon.url}")
         watchdog = asyncio.create_task(_ping_watchdog(systemd))
@@ -74,6 +68,17 @@ async def serve(
             watchdog.cancel()
             await reloads.close()
         log.info("stopped")
+
+
+def _handle_signals(stop: Callable[[int], None], reload: Callable[[], None], hangup: Hangup) -> None:
+    loop = asyncio.get_running_loop()
+    for signum in STOP_SIGNALS:
+        loop.add_signal_handler(signum, stop, signum)
+    if hangup == "reload":
+        loop.add_signal_handler(signal.SIGHUP, reload)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # delivers signals blocked since the start
+    elif hangup == "stop":
+        loop.add_signal_handler(signal.SIGHUP, stop, signal.SIGTERM)
 
 
 def _tune_garbage_collector() -> None:

@@ -131,7 +131,7 @@ class Admission:
             self.queue.schedule = self.queue.schedule.without_failures()
 
     @asynccontextmanager
-    async def paused(self) -> AsyncGenerator[None]:
+    async def pause(self) -> AsyncGenerator[None]:
         """Admit no request inside this block: new ones wait, running ones continue. Then determine the slots again."""
         self._pauses += 1
         self.queue.paused = True
@@ -145,7 +145,7 @@ class Admission:
     async def wait_until_drained(self, seconds: float | None) -> bool:
         """Wait until no request runs, at most `seconds` if given, and return whether that happened.
 
-        Use it while admission is `paused`.
+        Use it inside `pause`.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

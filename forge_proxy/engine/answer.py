@@ -149,7 +149,7 @@ class Engine:
         done = False
         try:
             async with (
-                self._admitted(session, request) as model,
+                self._admit(session, request) as model,
                 aclosing(self._respond(request, policy, model, session)) as events,
             ):
                 async for event in events:
@@ -181,7 +181,7 @@ class Engine:
         Yields the chunks as they arrive, then the result. Raises like `answer`.
         """
         session = self._session(client, turn.request_id)
-        async with self._admitted(session, request) as model:
+        async with self._admit(session, request) as model:
             runner = AttemptRunner(session, request, turn, model, raw=True)
             async with aclosing(runner.attempt()) as events:
                 async for event in events:
@@ -190,13 +190,15 @@ class Engine:
                     elif not isinstance(event, ContextCompacted):
                         yield event
 
-    async def unguarded(self, request: ChatRequest, *, request_id: str, client: str = "") -> AsyncGenerator[Chunk]:
+    async def stream_unguarded(
+        self, request: ChatRequest, *, request_id: str, client: str = ""
+    ) -> AsyncGenerator[Chunk]:
         """Yield the chunks of a response as the backend sends them, for code that judges the response itself.
 
         Raises like `answer`, and `UnreadCall`.
         """
         session = self._session(client, request_id)
-        async with self._admitted(session, request) as model:
+        async with self._admit(session, request) as model:
             call = ModelCall(request, request.stream, resolved=model, usage=True)
             async with aclosing(_relay(session, call)) as events:
                 async for event in events:
@@ -214,7 +216,7 @@ class Engine:
         return BackendSession(self._deps, self._admission.slot(client), request_id)
 
     @asynccontextmanager
-    async def _admitted(self, session: BackendSession, request: ChatRequest) -> AsyncGenerator[ResolvedModel]:
+    async def _admit(self, session: BackendSession, request: ChatRequest) -> AsyncGenerator[ResolvedModel]:
         """Hold a slot for a request inside this block and yield its model, resolved once for all that follows.
 
         Raises `UnknownModel` before the request is queued, and like `Slot`, `Models.resolve` and `Sampling.values_for`.

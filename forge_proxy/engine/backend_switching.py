@@ -29,7 +29,7 @@ class BackendSwitcher:
 
         The queue continues afterwards in any case, also if `perform` raises or this call is cancelled.
         """
-        async with self._turn, self._admission.paused():
+        async with self._turn, self._admission.pause():
             await self._admission.wait_until_drained(drain_seconds)
             try:
                 return await perform()

@@ -81,7 +81,7 @@ class Budgets:
         """
         model = self._key(model)
         budget = await self._compute(self.policy_of(model), await self._window(model, window))
-        if budget.given is not None and budget.given == self._given_size(model):
+        if budget.given is not None and budget.given == self._requested_size(model):
             budget = limit_to_window(budget)
         if self._reported.get(model) != budget:
             self._reported[model] = budget
@@ -92,7 +92,7 @@ class Budgets:
         """Return the policy of a model."""
         return self.policy if model is None else self._own.get(model, self.policy)
 
-    async def advertised(self, cards: Sequence[ModelCard]) -> list[ModelCard]:
+    async def advertise(self, cards: Sequence[ModelCard]) -> list[ModelCard]:
         """Return the cards with each model's budget as its window, the number that clients can rely on."""
         return [replace(card, window=(await self.of(card.id, card.window)).tokens) for card in cards]
 
@@ -191,7 +191,7 @@ class Budgets:
         self._given[model] = tokens
         self._expire_windows(*(name for name in self._windows if model is None or name == model))
 
-    def _given_size(self, model: str | None) -> int | None:
+    def _requested_size(self, model: str | None) -> int | None:
         return self._given.get(model, self._given.get(None))
 
     def _expire_windows(self, *models: str | None) -> None:
@@ -211,7 +211,7 @@ class Budgets:
         cached_for = _CACHED_SECONDS
         try:
             now = tokens if tokens is not None else await self._backend.context_window(model)
-            window = Window(now, now if self._given_size(model) is None and now is not None else window.maximum)
+            window = Window(now, now if self._requested_size(model) is None and now is not None else window.maximum)
         except BackendFault:  # perhaps loading, or down: the cached value is used a little longer
             cached_for = _CACHED_SECONDS_AFTER_FAULT
         self._windows[model] = (self._clock.now() + cached_for, window)

@@ -1,4 +1,4 @@
-"""Admits prompts that are within the context budget, and compacts the others if the policy says so.
+"""Admits prompts that are within the context budget, and compacts the others if the policy is `compact`.
 
 A client sends its whole history each time, and the cuts depend on that history alone: the same history is cut in the
 same way, so the model server's prefix cache still matches.
@@ -23,7 +23,7 @@ from forge_proxy.engine.events import ContextCompacted
 from forge_proxy.engine.ports import Observer
 from forge_proxy.wire.compaction import apply_cuts, classify_messages
 
-Count: TypeAlias = Callable[[ModelCall], Awaitable[int | None]]
+CountTokens: TypeAlias = Callable[[ModelCall], Awaitable[int | None]]
 _CACHE_SIZE = 256
 _RESERVED_TOKENS = 16
 """Tokens that servers reserve at the end of a window or count differently (a judgement, not measured)."""
@@ -52,7 +52,7 @@ class ContextFitter:
     """Fits calls into the budgets of one backend; `count` counts its tokens. The policy is replaced as a whole."""
 
     def __init__(
-        self, budgets: Budgets, count: Count, observe: Observer, policy: CompactionPolicy | None = None
+        self, budgets: Budgets, count: CountTokens, observe: Observer, policy: CompactionPolicy | None = None
     ) -> None:
         self._budgets = budgets
         self._count = count

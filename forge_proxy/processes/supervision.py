@@ -10,7 +10,7 @@ from pathlib import Path
 _REAPER = Path(__file__).with_name("reaper.py")
 
 
-def supervised(command: Sequence[str], lifeline: int | None = None) -> list[str]:
+def build_reaper_command(command: Sequence[str], lifeline: int | None = None) -> list[str]:
     """Return the command line that runs a program under the reaper.
 
     The reaper kills the program and all its descendants when its lifeline closes. If `lifeline` is None, the lifeline

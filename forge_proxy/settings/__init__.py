@@ -24,7 +24,7 @@ from pydantic_settings import (
 )
 
 from forge_proxy.api.config import ServerConfig
-from forge_proxy.backends.catalog import Models
+from forge_proxy.backends.catalog import ModelEntries
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.compaction.policy import CompactionPolicy
@@ -34,7 +34,7 @@ from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.validation import describe_fault, iter_fields, suggest_name
 from forge_proxy.settings.errors import SettingsError as SettingsError
 from forge_proxy.settings.file import VARIABLE, SettingsFile, read_file
-from forge_proxy.settings.renamed import rename_settings
+from forge_proxy.settings.former_names import rename_settings
 from forge_proxy.store.config import StoreConfig
 from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.tools.config import ToolSettings
@@ -79,7 +79,7 @@ class Settings(BaseSettings):
 
     server: ServerConfig = Field(default_factory=ServerConfig)
     backend: BackendConfig = Field(default_factory=BackendConfig)
-    models: Models = Field(default_factory=dict, description="Models by name. If empty, the backend's own model.")
+    models: ModelEntries = Field(default_factory=dict, description="Models by name. If empty, the backend's own model.")
     budget: BudgetPolicy = Field(default_factory=BudgetPolicy)
     compaction: CompactionPolicy = Field(default_factory=CompactionPolicy)
     sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)

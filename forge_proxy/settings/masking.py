@@ -14,7 +14,7 @@ _SECRET_FLAG = re.compile(r"-.*(?:key|token|secret|passw|auth|credential|header)
 _ARGUMENT_LISTS = ("extra", "args")
 
 
-def masked(settings: Settings) -> JsonObject:
+def mask_secrets(settings: Settings) -> JsonObject:
     """Return the settings as JSON with secrets masked."""
     values = _mask(settings.model_dump(mode="json", by_alias=True))
     assert is_object(values)  # noqa: S101  # `_mask` keeps objects

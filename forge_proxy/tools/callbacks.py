@@ -17,10 +17,10 @@ from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import ToolServerFailed
 from forge_proxy.engine.ports import Observer
 from forge_proxy.tools.callback_responses import TransientFailure, read_response
-from forge_proxy.tools.config import CallbackConfig, Url
+from forge_proxy.tools.config import CallbackConfig, ToolServerUrl
 from forge_proxy.tools.errors import NotAllowed
 from forge_proxy.tools.origins import is_listed, origin_of
-from forge_proxy.tools.ports import Clock, HttpClient
+from forge_proxy.tools.ports import ToolClock, ToolHttpClient
 from forge_proxy.workflows.tool_registry import ToolDeclaration, parse_definition, spec_with_parameters
 
 _BACKOFF = wait_exponential(multiplier=0.5)
@@ -35,7 +35,7 @@ class HttpExecution(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: Literal["http"] = "http"
-    url: Url = Field(description="URL that receives the calls. tools.callbacks.allow must list its origin.")
+    url: ToolServerUrl = Field(description="URL that receives the calls. tools.callbacks.allow must list its origin.")
     timeout_seconds: float | None = Field(
         default=None, gt=0, le=3600, description="Total time limit of one request. Default: the setting."
     )
@@ -53,7 +53,7 @@ class HttpExecutor:
     kind = "http"
     is_external = True
 
-    def __init__(self, config: CallbackConfig, http: HttpClient, clock: Clock, observe: Observer) -> None:
+    def __init__(self, config: CallbackConfig, http: ToolHttpClient, clock: ToolClock, observe: Observer) -> None:
         self._config = config
         self._http = http
         self._clock = clock

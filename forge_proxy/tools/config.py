@@ -28,7 +28,7 @@ def _split(value: object) -> object:
 Origins: TypeAlias = Annotated[
     tuple[Annotated[str, AfterValidator(check_entry)], ...], NoDecode, BeforeValidator(_split)
 ]
-Url: TypeAlias = Annotated[str, AfterValidator(check_url)]
+ToolServerUrl: TypeAlias = Annotated[str, AfterValidator(check_url)]
 
 
 def _check_secret(secret: SecretStr | None) -> SecretStr | None:
@@ -90,7 +90,7 @@ class McpServerConfig(BaseModel):
         description="Its environment, in addition to HOME, LOGNAME, PATH, SHELL, TERM and USER of the daemon.",
     )
     cwd: Path | None = Field(default=None, description="Its working directory. Default: the daemon's.")
-    url: Url | None = Field(
+    url: ToolServerUrl | None = Field(
         default=None, description="URL of a running server (streamable HTTP), instead of `command`."
     )
     headers: dict[

@@ -10,13 +10,13 @@ from forge_proxy.tools.callbacks import HttpExecutor
 from forge_proxy.tools.config import ToolSettings
 from forge_proxy.tools.local import ClientExecutor, EchoExecutor
 from forge_proxy.tools.mcp.executor import McpExecutor
-from forge_proxy.tools.ports import Clock, HttpClient
+from forge_proxy.tools.ports import ToolClock, ToolHttpClient
 from forge_proxy.workflows.tool_registry import ToolRegistry
 
 
 @asynccontextmanager
 async def open_registry(
-    settings: ToolSettings, http: HttpClient, clock: Clock, observe: Observer
+    settings: ToolSettings, http: ToolHttpClient, clock: ToolClock, observe: Observer
 ) -> AsyncGenerator[ToolRegistry]:
     """Open a registry of all kinds; at the end, MCP sessions end and later calls fail.
 

@@ -29,7 +29,7 @@ class _LocalExecutor:
 class ClientExecutor(_LocalExecutor):
     """`ToolExecutor` of tools that the client executes: the run pauses until the client posts the output."""
 
-    kind = "caller"
+    kind = "client"
 
     async def execute(self, definition: None, call: ToolCall, key: str, run_id: str) -> ToolOutcome | None:
         """See `ToolExecutor`."""

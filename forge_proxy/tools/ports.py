@@ -1,4 +1,4 @@
-"""Protocols that tool execution depends on. `backends.http.AioHttp` implements `HttpClient`."""
+"""Protocols that tool execution depends on. `backends.http.AioHttp` implements `ToolHttpClient`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from forge_proxy.engine.clock import MonotonicClock
+from forge_proxy.engine.ports import Clock
 
 
-class HttpResponse(Protocol):
+class ToolHttpResponse(Protocol):
     """A response whose status and headers have arrived. Header names are case-insensitive."""
 
     @property
@@ -25,7 +26,7 @@ class HttpResponse(Protocol):
         ...
 
 
-class HttpClient(Protocol):
+class ToolHttpClient(Protocol):
     """Sends requests without following redirects. Leaving the context closes the connection of an unread response."""
 
     def open(
@@ -36,7 +37,7 @@ class HttpClient(Protocol):
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
-    ) -> AbstractAsyncContextManager[HttpResponse]:
+    ) -> AbstractAsyncContextManager[ToolHttpResponse]:
         """Send a request and wait for the response headers. `seconds` limits the whole exchange.
 
         Raises `BackendFault`.
@@ -44,12 +45,8 @@ class HttpClient(Protocol):
         ...
 
 
-class Clock(Protocol):
-    """Time, injected so that tests can simulate it."""
-
-    def now(self) -> float:
-        """Return monotonic time in seconds."""
-        ...
+class ToolClock(Clock, Protocol):
+    """A `Clock` that also has the date and can wait, injected so that tests can simulate it."""
 
     def time(self) -> float:
         """Return Unix time in seconds."""
@@ -61,12 +58,12 @@ class Clock(Protocol):
 
 
 class SystemClock(MonotonicClock):
-    """`Clock` of the operating system and the event loop."""
+    """`ToolClock` of the operating system and the event loop."""
 
     def time(self) -> float:
-        """See `Clock`."""
+        """See `ToolClock`."""
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
-        """See `Clock`."""
+        """See `ToolClock`."""
         await asyncio.sleep(seconds)

@@ -22,6 +22,10 @@ D = TypeVar("D")
 M = TypeVar("M", bound=BaseModel)
 
 
+FORMER_CLIENT_KIND = "caller"
+"""The former name of the kind `client`. It works until 0.3; stored runs may have it."""
+
+
 class ToolUnusable(ForgeError):
     """The executor of a tool is unavailable, so the tool's declaration cannot be resolved."""
 
@@ -93,6 +97,7 @@ class ToolRegistry:
 
     def _resolve(self, execute: JsonObject, at: str) -> tuple[ToolExecutor[Any], Any]:
         kind = execute.get("by")
+        kind = "client" if kind == FORMER_CLIENT_KIND else kind
         executor = self._executors.get(kind) if isinstance(kind, str) else None
         if executor is None:
             raise InvalidRequest(f"{at}.by", f"expected one of {', '.join(self._executors)}")

@@ -51,13 +51,13 @@ async def ask(
         ({"x-api-key": f"{KEY},{OTHER}"}, 401),
     ],
 )
-async def test_only_a_key_lets_in(headers: dict[str, str], status: int) -> None:
+async def test_requests_need_a_valid_key(headers: dict[str, str], status: int) -> None:
     answer = await ask(headers, api_keys=[KEY, OTHER])
 
     assert answer.status_code == status
 
 
-async def test_a_401_says_what_to_send_and_shows_no_key() -> None:
+async def test_a_401_names_the_headers_and_no_key() -> None:
     answer = await ask({"x-api-key": "wrong-key", "x-request-id": "mine"}, api_keys=[KEY])
 
     assert (answer.headers["www-authenticate"], answer.headers["x-request-id"]) == ("Bearer", "mine")
@@ -83,13 +83,13 @@ async def test_a_401_says_what_to_send_and_shows_no_key() -> None:
         ("/", True),
     ],
 )
-async def test_every_route_needs_a_key_but_those_for_health(path: str, open_to_all: bool) -> None:
+async def test_every_route_except_health_needs_a_key(path: str, open_to_all: bool) -> None:
     answer = await ask(path=path, api_keys=[KEY])
 
     assert (answer.status_code == 401) is not open_to_all
 
 
-async def test_without_keys_nobody_needs_one() -> None:
+async def test_without_keys_no_key_is_needed() -> None:
     assert (await ask({"Authorization": "Bearer none"})).status_code == 200
 
 
@@ -123,7 +123,7 @@ async def test_without_keys_nobody_needs_one() -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/models", "/healthz"])
-async def test_a_host_that_is_not_ours_is_refused_on_every_route(host: str, ours: bool, path: str) -> None:
+async def test_an_unknown_host_name_is_rejected_on_every_route(host: str, ours: bool, path: str) -> None:
     answer = await ask({"Host": host}, path, host="box.lan", allowed_hosts=["Forge-Proxy"])
 
     assert answer.status_code == (200 if ours else 403)
@@ -156,7 +156,7 @@ async def test_a_host_that_is_not_ours_is_refused_on_every_route(host: str, ours
         ("http://", False),
     ],
 )
-async def test_a_page_of_a_foreign_origin_is_refused(origin: str, may_ask: bool) -> None:
+async def test_a_web_page_of_an_unknown_origin_is_rejected(origin: str, may_ask: bool) -> None:
     answer = await ask({"Origin": origin}, allowed_origins=[f"{PAGE}/", "app://obsidian.md"])
 
     assert answer.status_code == (200 if may_ask else 403)
@@ -177,7 +177,9 @@ async def test_a_page_of_a_foreign_origin_is_refused(origin: str, may_ask: bool)
         ("box.lan:8081", "http://box.lan", False),
     ],
 )
-async def test_the_daemons_own_pages_may_ask_under_any_of_its_names(host: str, origin: str, may_ask: bool) -> None:
+async def test_the_daemons_own_pages_may_send_requests_under_any_of_its_names(
+    host: str, origin: str, may_ask: bool
+) -> None:
     answer = await ask({"Host": host, "Origin": origin}, allowed_hosts=["box.lan"])
 
     assert answer.status_code == (200 if may_ask else 403)
@@ -196,7 +198,7 @@ async def test_a_preflight_of_an_allowed_origin_is_answered_without_a_key(method
 
 
 @pytest.mark.parametrize("key", [KEY, "wrong"])
-async def test_a_page_of_an_allowed_origin_can_read_answers_and_refusals(key: str) -> None:
+async def test_a_page_of_an_allowed_origin_can_read_responses_and_rejections(key: str) -> None:
     answer = await ask({"Origin": PAGE, "x-api-key": key}, api_keys=[KEY], allowed_origins=[PAGE])
 
     assert answer.headers["access-control-allow-origin"] == PAGE
@@ -205,7 +207,7 @@ async def test_a_page_of_an_allowed_origin_can_read_answers_and_refusals(key: st
 
 
 @pytest.mark.parametrize("settings", [{}, {"allowed_origins": [PAGE]}])
-async def test_other_pages_are_never_told_that_they_may_read(settings: dict[str, Any]) -> None:
+async def test_other_pages_get_no_cors_headers(settings: dict[str, Any]) -> None:
     for origin in ("http://localhost:3000", "http://evil.example"):
         answer = await ask({"Origin": origin}, **settings)
 
@@ -227,12 +229,12 @@ async def test_other_pages_are_never_told_that_they_may_read(settings: dict[str,
         ({"max_body_mb": 0}, "greater than 0"),
     ],
 )
-def test_a_setting_that_cannot_be_meant_is_refused(settings: dict[str, Any], said: str) -> None:
+def test_an_unusable_access_setting_is_an_error(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         ServerConfig(**settings)
 
 
-def test_keys_come_from_the_file_too(tmp_path: Path) -> None:
+def test_keys_are_read_from_the_key_file_too(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text(f"# people\n\n  {OTHER}  \n{KEY}\n")
 

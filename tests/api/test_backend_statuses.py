@@ -67,7 +67,7 @@ async def test_an_error_of_the_server_is_a_4xx_only_if_the_request_is_wrong(
     assert answer.error["type"] == ("invalid_request_error" if expected < 500 else "server_error")
 
 
-async def test_a_missing_model_is_said_with_what_to_do() -> None:
+async def test_the_error_for_a_missing_model_has_a_remedy() -> None:
     refusal = Said(status=404, body={"error": {"message": "model 'x' not found"}})
 
     answer = await chat([refusal], BODY)
@@ -87,7 +87,7 @@ async def test_a_missing_route_names_the_setting() -> None:
 @folded
 @pytest.mark.parametrize("status", [204, 201, 301, 302, 307, 308, 101, 600, 700, 999])
 @both
-async def test_a_status_that_is_neither_an_answer_nor_an_error_is_named(status: int, stream: bool) -> None:
+async def test_an_unexpected_status_is_named(status: int, stream: bool) -> None:
     answer = await chat([Said(status=status)] * 4, BODY, stream=stream)
 
     assert answer.status == 502

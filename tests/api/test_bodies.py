@@ -68,7 +68,7 @@ async def ask(
     ],
     ids=["many", "in strings", "too many", "too many with quotes", "too deep"],
 )
-async def test_a_body_is_refused_for_the_values_in_it_and_not_for_its_text(body: bytes, status: int) -> None:
+async def test_a_body_is_rejected_for_its_number_of_values_not_for_its_text(body: bytes, status: int) -> None:
     memory = MemoryBudget(100 * MEGABYTE)
     answer = await ask(body, memory)
 
@@ -132,7 +132,7 @@ async def test_a_wide_body_for_which_there_is_no_room_is_a_503_to_be_retried() -
     assert memory.used == 30 * MEGABYTE
 
 
-async def test_a_large_body_is_held_three_times_at_most() -> None:
+async def test_a_large_body_is_in_memory_three_times_at_most() -> None:
     """By the most that was resident: what the JSON library sets aside, and never touches, costs nothing."""
     begin, end = b'{"messages":[{"role":"user","content":"', b'"}]}'
     middle = b"x" * 65536
@@ -147,7 +147,7 @@ async def test_a_large_body_is_held_three_times_at_most() -> None:
 
 
 def _most_resident(*, anew: bool = False) -> int:
-    """Bytes; the peak since it was last counted anew."""
+    """Return the peak of resident bytes since the last reset."""
     if anew:
         Path("/proc/self/clear_refs").write_text("5")
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -229,14 +229,14 @@ async def _never() -> Any:
     await asyncio.Event().wait()
 
 
-async def test_a_whole_answer_of_several_megabytes_arrives() -> None:
+async def test_a_whole_response_of_several_megabytes_is_delivered() -> None:
     answer = await ask(message("x"), MemoryBudget(100 * MEGABYTE), [Said("y" * 3 * MEGABYTE)])
 
     assert answer.json()["choices"][0]["message"]["content"] == "y" * 3 * MEGABYTE
 
 
 @pytest.mark.parametrize("text", ["x" * 3 * MEGABYTE, "\U0001f600\n" * MEGABYTE, "x" * 2 * MEGABYTE + "\u00e9"])
-async def test_a_large_body_is_read_and_sent_on_in_slices(text: str) -> None:
+async def test_a_large_body_is_parsed_and_forwarded_in_slices(text: str) -> None:
     """The server takes it as it is; meanwhile others have the event loop."""
     taken: list[Any] = []
     turns = 0

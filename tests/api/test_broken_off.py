@@ -81,7 +81,7 @@ async def test_the_third_response_that_breaks_off_ends_the_request(body: dict[st
     ],
     ids=["silence", "no connection", "500", "503", "429", "400"],
 )
-async def test_what_a_client_can_act_on_itself_is_passed_on_at_once(error: Said | Exception, stream: bool) -> None:
+async def test_errors_that_clients_handle_are_forwarded_at_once(error: Said | Exception, stream: bool) -> None:
     answer = await chat([error, RIGHT], ASK, stream=stream)
 
     assert answer.status >= 400
@@ -106,7 +106,7 @@ async def test_a_whole_response_is_retried_whatever_it_began_with() -> None:
     assert answer.outcome == "clean"
 
 
-async def test_text_that_was_sent_forbids_a_retry() -> None:
+async def test_there_is_no_retry_after_text_was_sent() -> None:
     said = Said(text="It is sunny in Paris today and tomorrow.", breaks_off=True)
 
     with pytest.raises(AssertionError):  # the stream has no end, which the reader of the tests insists on

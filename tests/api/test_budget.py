@@ -48,14 +48,14 @@ async def test_a_prompt_over_the_budget_never_reaches_the_server(stream: bool, t
     assert http.asked == []
 
 
-async def test_a_prompt_within_it_is_answered() -> None:
+async def test_a_prompt_within_the_budget_is_forwarded() -> None:
     async with daemon(SMALL) as (client, _):
         answer = await client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "hi"}]})
 
     assert answer.status_code == 200
 
 
-async def test_the_list_of_models_tells_the_budget_in_every_field_that_clients_read() -> None:
+async def test_the_model_list_has_the_budget_in_every_field_that_clients_read() -> None:
     async with daemon(SMALL) as (client, _):
         (entry,) = (await client.get("/v1/models")).json()["data"]
         one = (await client.get("/v1/models/scripted")).json()

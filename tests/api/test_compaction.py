@@ -65,7 +65,9 @@ async def post(client: httpx.AsyncClient, body: JsonDict) -> httpx.Response:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("tools", [[], [TOOL]])
-async def test_a_history_over_the_budget_is_answered_and_the_caller_is_told(stream: bool, tools: list[Any]) -> None:
+async def test_a_history_over_the_budget_is_compacted_and_reported_to_the_client(
+    stream: bool, tools: list[Any]
+) -> None:
     heard: list[Event] = []
     messages = history()
     answers = Said(text="Done.") if not tools else Said(calls=(("respond", '{"message": "Done."}'),))
@@ -93,7 +95,7 @@ async def test_the_same_history_is_cut_in_the_same_way_each_time() -> None:
 
 
 @pytest.mark.parametrize("overflow", ["reject", "compact"])
-async def test_within_the_budget_nothing_is_changed_and_nothing_told(overflow: str) -> None:
+async def test_within_the_budget_nothing_is_changed_or_reported(overflow: str) -> None:
     async with daemon(Said(text="Done."), overflow=overflow) as (client, http):
         answer = await post(client, {"messages": history(old=2000)})
 
@@ -103,7 +105,7 @@ async def test_within_the_budget_nothing_is_changed_and_nothing_told(overflow: s
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("overflow", "recent"), [("reject", 200), ("compact", 4000)])
-async def test_without_it_or_where_it_is_not_enough_the_history_is_refused(
+async def test_without_compaction_or_if_it_is_not_enough_the_history_is_rejected(
     overflow: str, recent: int, stream: bool
 ) -> None:
     async with daemon(overflow=overflow) as (client, http):
@@ -114,7 +116,7 @@ async def test_without_it_or_where_it_is_not_enough_the_history_is_refused(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_corrections_come_after_the_shortened_history(stream: bool) -> None:
+async def test_corrections_follow_the_compacted_history(stream: bool) -> None:
     wrong = Said(calls=(("look_up", "{}"),))
     right = Said(calls=(("look", "{}"),))
     async with daemon(wrong, right) as (client, http):
@@ -133,7 +135,7 @@ OVERFLOW = Said(status=400, body={"error": {"message": "the request exceeds the 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("tools", [[], [TOOL]])
-async def test_what_the_server_itself_refuses_is_shortened_and_asked_again(stream: bool, tools: list[Any]) -> None:
+async def test_a_prompt_that_the_server_rejects_is_compacted_and_retried(stream: bool, tools: list[Any]) -> None:
     answers = Said(text="Done.") if not tools else Said(calls=(("respond", '{"message": "Done."}'),))
     async with daemon(OVERFLOW, answers, tokens=8000) as (client, http):
         answer = await post(client, {"messages": history(), "tools": tools, "stream": stream})
@@ -158,7 +160,7 @@ async def test_a_retry_requests_the_room_beside_the_compacted_prompt() -> None:
     assert [asked.get("max_tokens") for asked in http.asked] == [None, 4984, 4984, 6984]
 
 
-async def test_what_it_refuses_even_so_is_its_own_error() -> None:
+async def test_a_compacted_prompt_that_the_server_rejects_is_the_servers_error() -> None:
     async with daemon(OVERFLOW, OVERFLOW, OVERFLOW, tokens=8000) as (client, http):
         answer = await post(client, {"messages": history()})
 
@@ -166,7 +168,7 @@ async def test_what_it_refuses_even_so_is_its_own_error() -> None:
     assert [len(asked["messages"][2]["content"]) for asked in http.asked] == [4000, 233, 32]
 
 
-async def test_after_the_headers_have_left_it_is_told_in_a_comment() -> None:
+async def test_after_the_headers_a_compaction_is_reported_in_a_comment() -> None:
     started, sent = asyncio.Event(), list[bytes]()
 
     async def answer() -> AsyncGenerator[AnswerEvent]:

@@ -35,7 +35,7 @@ def tool(name: str, pattern: str = "[a-z]") -> JsonDict:
 
 @dataclass
 class Particular(ScriptedHttp):
-    """A server that answers what `refuses` finds nothing wrong with: it gives the words of its error, or nothing."""
+    """A server that rejects requests: `refuses` returns the error message, or None to accept."""
 
     script: Sequence[Said | Exception] = ()
     refuses: Callable[[JsonDict], str | None] = lambda _: None
@@ -88,7 +88,7 @@ def wants_no_pattern(body: JsonDict) -> str | None:
 
 
 @both
-async def test_roles_are_mapped_after_a_refusal_and_remembered(stream: bool) -> None:
+async def test_roles_are_mapped_after_a_rejection_and_the_mapping_is_remembered(stream: bool) -> None:
     def refuses(body: JsonDict) -> str | None:
         return wants_no_developer(body) or wants_alternation(body)
 
@@ -113,7 +113,7 @@ async def test_roles_are_mapped_after_a_refusal_and_remembered(stream: bool) -> 
 
 
 @both
-async def test_a_set_of_tools_that_is_refused_is_sent_with_plain_schemas_from_then_on(stream: bool) -> None:
+async def test_rejected_tools_are_sent_with_simplified_schemas_from_then_on(stream: bool) -> None:
     world = World(Particular(refuses=wants_no_pattern))
     tools = [tool("search"), tool("note")]
 
@@ -130,7 +130,7 @@ async def test_a_set_of_tools_that_is_refused_is_sent_with_plain_schemas_from_th
     assert offered[3][:1] == tools[:1]
 
 
-async def test_calls_are_checked_against_the_callers_own_schema() -> None:
+async def test_calls_are_validated_against_the_clients_own_schema() -> None:
     world = World(Particular(refuses=wants_no_pattern))
 
     response = await world.ask(USER, tools=[tool("search", "^[0-9]$")])
@@ -141,7 +141,7 @@ async def test_calls_are_checked_against_the_callers_own_schema() -> None:
 
 @both
 @pytest.mark.parametrize("count", [1, 2, 7, 40])
-async def test_a_guilty_tool_is_found_and_named(stream: bool, count: int) -> None:
+async def test_the_rejected_tool_is_found_and_named(stream: bool, count: int) -> None:
     def refuses(body: JsonDict) -> str | None:
         return GRAMMAR if "'guilty'" in str(body.get("tools")) else None
 
@@ -165,7 +165,7 @@ async def test_a_guilty_tool_is_found_and_named(stream: bool, count: int) -> Non
     assert all(asked["max_tokens"] == 1 for asked in world.asked[2 : 2 + probes])
 
 
-async def test_tools_that_only_together_are_too_much_are_told_as_such() -> None:
+async def test_tools_that_are_rejected_only_together_are_reported_as_such() -> None:
     def refuses(body: JsonDict) -> str | None:
         return GRAMMAR if len(body.get("tools", ())) > 5 else None
 
@@ -178,7 +178,7 @@ async def test_tools_that_only_together_are_too_much_are_told_as_such() -> None:
     assert "8 tools together" in error["message"]
 
 
-async def test_a_refusal_that_is_not_of_the_tools_keeps_the_servers_words() -> None:
+async def test_a_rejection_for_another_reason_keeps_the_servers_message() -> None:
     def refuses(body: JsonDict) -> str | None:
         return "failed to parse grammar" if "response_format" in body else None
 
@@ -193,7 +193,7 @@ async def test_a_refusal_that_is_not_of_the_tools_keeps_the_servers_words() -> N
     assert len(world.asked) == 1 + 4
 
 
-async def test_what_mapping_does_not_help_is_the_servers_own_error() -> None:
+async def test_if_mapping_does_not_help_the_error_is_the_servers() -> None:
     world = World(Particular(refuses=lambda _: "Conversation roles must alternate", status=500))
 
     response = await world.ask(USER, USER)
@@ -228,7 +228,7 @@ async def test_a_limit_beyond_the_window_is_lowered(stream: bool, said: str, lim
 
 @both
 @pytest.mark.parametrize("tools", [None, [tool("search")]], ids=["bare", "guarded"])
-async def test_an_overflow_is_told_in_the_words_that_clients_read(stream: bool, tools: Any) -> None:
+async def test_an_overflow_is_reported_in_the_form_that_clients_read(stream: bool, tools: Any) -> None:
     words = "Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)"
     world = World(Particular(refuses=lambda _: words, status=500))
 
@@ -244,14 +244,14 @@ async def test_an_overflow_is_told_in_the_words_that_clients_read(stream: bool, 
     }
 
 
-async def test_an_overflow_in_those_words_already_is_told_once() -> None:
+async def test_an_overflow_in_that_form_is_forwarded_unchanged() -> None:
     words = "This model's maximum context length is 8 tokens. However, your messages resulted in 9 tokens."
     world = World(Particular(refuses=lambda _: words))
 
     assert (await world.ask(USER)).json()["error"]["message"] == words
 
 
-async def test_a_healed_history_is_the_same_in_each_turn() -> None:
+async def test_a_repaired_history_is_the_same_in_each_turn() -> None:
     world = World(Particular())
     call = {"id": "", "function": {"name": "search", "arguments": "{'q': 1"}}
     turn = [USER, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "x"}]

@@ -64,7 +64,7 @@ REPLIES = st.builds(
 
 
 def same(one: Answer, other: Answer) -> None:
-    # usage is told in a stream only where it was asked for; which bytes passed through is compared elsewhere
+    # a stream has usage only if the request asks for it; other tests compare the bytes that pass through
     plain = [replace(answer, asked=[], usage=None, tokens=None) for answer in (one, other)]
     assert plain[0] == plain[1]
     assert [body["messages"] for body in one.asked] == [body["messages"] for body in other.asked]
@@ -73,7 +73,7 @@ def same(one: Answer, other: Answer) -> None:
 @pytest.mark.parametrize("accepts", ["nudge", "accept"])
 @examples(150)
 @given(script=st.lists(REPLIES, min_size=4, max_size=4), cut=st.integers(1, 200), piece=st.integers(1, 30))
-def test_any_cut_gives_the_same_reply_streamed_and_whole(
+def test_any_chunk_boundaries_give_the_same_reply_streamed_and_whole(
     accepts: str, script: list[Said], cut: int, piece: int
 ) -> None:
     policy = GuardPolicy.model_validate({"text_responses": accepts})
@@ -95,7 +95,7 @@ def test_any_cut_gives_the_same_reply_streamed_and_whole(
 @pytest.mark.parametrize(
     "said", [Said(text=f"Look: [TOOL_CALLS]get_weather{PARIS_TEXT}"), respond("It is sunny \u00e9😀.")]
 )
-async def test_one_byte_at_a_time_is_like_all_at_once(said: Said) -> None:
+async def test_a_byte_at_a_time_gives_the_same_reply_as_all_at_once(said: Said) -> None:
     whole = await chat([said], ASK)
 
     streamed = await chat([replace(said, piece=1)], ASK, stream=True, cut=1)
@@ -120,7 +120,7 @@ NAMED_LATE = [
     ),
     finish=st.sampled_from(["stop", "length", "tool_calls"]),
 )
-def test_what_has_left_is_always_how_the_answer_begins(accepts: bool, deltas: list[Delta], finish: str) -> None:
+def test_sent_text_is_always_the_beginning_of_the_final_text(accepts: bool, deltas: list[Delta], finish: str) -> None:
     request = decode_request(ASK)
     turn = open_turn(request, GuardPolicy(), request_id="r", nudge_text=not accepts)
     assert turn is not None
@@ -139,7 +139,7 @@ def test_what_has_left_is_always_how_the_answer_begins(accepts: bool, deltas: li
         raise AssertionError("text has left and the model is asked again, or the answer is an error")
 
 
-def test_a_turn_can_be_written_down_and_read_again() -> None:
+def test_a_turn_can_be_serialised_and_parsed() -> None:
     turn = open_turn(decode_request(ASK), GuardPolicy(), request_id="r", nudge_text=True)
     assert turn is not None
     verdict = judge(turn, Reply(text="I will."))

@@ -53,7 +53,7 @@ async def test_arguments_nested_too_deeply_are_retried(form: str, depth: int, ki
 
 
 @pytest.mark.parametrize(("form", "depth", "exhausted"), sample([*product(FORMS, DEPTHS, ("deliver", "error"))], 7))
-async def test_arguments_that_stay_nested_too_deeply_are_a_502(form: str, depth: int, exhausted: str) -> None:
+async def test_arguments_that_remain_nested_too_deeply_are_a_502(form: str, depth: int, exhausted: str) -> None:
     policy = GuardPolicy.model_validate({"on_exhausted": exhausted})
 
     answer = await chat([said(form, nested(depth, "lists"))] * 4, BODY, policy=policy)

@@ -31,7 +31,7 @@ def deep(depth: int) -> Said:
 
 
 @both
-async def test_it_is_retried(stream: bool) -> None:
+async def test_a_response_nested_too_deeply_is_retried(stream: bool) -> None:
     answer = await chat([deep(300), Said(calls=(("f", "{}"),))], BODY, stream=stream)
 
     assert (answer.status, answer.calls, answer.attempts) == (200, [("f", {})], 2)
@@ -39,7 +39,7 @@ async def test_it_is_retried(stream: bool) -> None:
 
 @both
 @pytest.mark.parametrize("depth", [260, 900])
-async def test_it_is_a_502_once_the_retries_are_spent(stream: bool, depth: int) -> None:
+async def test_after_all_retries_it_is_a_502(stream: bool, depth: int) -> None:
     answer = await chat([deep(depth)] * 8, BODY, stream=stream)
 
     assert answer.status == 502
@@ -47,13 +47,13 @@ async def test_it_is_a_502_once_the_retries_are_spent(stream: bool, depth: int) 
     assert answer.error["code"] == "response_too_deep"
 
 
-async def test_what_is_only_passed_on_may_be_as_deep_as_it_likes() -> None:
+async def test_a_response_that_passes_through_has_no_nesting_limit() -> None:
     answer = await chat([deep(900)], {**BODY, "model": "scripted", "tools": []}, stream=True)
 
     assert (answer.status, answer.text) == (200, "hi")
 
 
-async def test_a_body_of_the_client_that_is_too_deep_stays_its_own_fault() -> None:
+async def test_a_request_nested_too_deeply_is_a_400() -> None:
     answer = await chat([], {**BODY, "metadata": nested(400)})
 
     assert answer.status == 400
@@ -61,7 +61,7 @@ async def test_a_body_of_the_client_that_is_too_deep_stays_its_own_fault() -> No
     assert answer.error["type"] == "invalid_request_error"
 
 
-async def test_an_ollama_gets_arguments_that_are_too_deep_for_an_object_as_their_text() -> None:
+async def test_ollama_gets_arguments_nested_too_deeply_as_text() -> None:
     arguments = json.dumps({"a": nested(600)})
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
     told: list[Any] = [

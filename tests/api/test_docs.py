@@ -10,7 +10,7 @@ from forge_proxy import __version__
 from tests.api.admin.world import world
 
 
-async def test_every_route_is_described_with_words_and_answers() -> None:
+async def test_every_route_has_a_description_and_responses() -> None:
     async with world(server={"api_keys": ["sk-user"]}) as client:
         described = (await client.get("/openapi.json")).json()
 
@@ -42,7 +42,7 @@ async def test_each_route_names_the_errors_it_ends_with() -> None:
         assert all(("413" in of(method, path)) == ("requestBody" in one) for method, one in operations.items())
 
 
-async def test_the_errors_of_runs_say_what_they_are_about() -> None:
+async def test_the_errors_of_runs_are_described() -> None:
     async with world() as client:
         paths = (await client.get("/openapi.json")).json()["paths"]
 
@@ -52,7 +52,7 @@ async def test_the_errors_of_runs_say_what_they_are_about() -> None:
     assert "409" in paths["/admin/v1/runs/{run_id}"]["get"]["responses"]
 
 
-async def test_what_a_description_points_to_is_there() -> None:
+async def test_every_reference_in_the_description_exists() -> None:
     async with world() as client:
         answer = await client.get("/openapi.json")
 
@@ -60,7 +60,7 @@ async def test_what_a_description_points_to_is_there() -> None:
     assert wanted <= set(answer.json()["components"]["schemas"])
 
 
-async def test_the_page_runs_nothing_and_takes_nothing_from_elsewhere() -> None:
+async def test_the_page_has_no_script_and_loads_nothing() -> None:
     async with world(server={"api_keys": ["sk-user"]}) as client:
         page = await client.get("/docs")
 
@@ -71,7 +71,7 @@ async def test_the_page_runs_nothing_and_takes_nothing_from_elsewhere() -> None:
     assert "PUT /admin/v1/budget" in page.text
 
 
-async def test_the_page_has_contents_that_lead_to_each_route_and_object() -> None:
+async def test_the_page_has_a_table_of_contents_with_each_route_and_object() -> None:
     async with world(server={"api_keys": ["sk-user"]}) as client:
         described, page = (await client.get("/openapi.json")).json(), (await client.get("/docs")).text
 
@@ -82,7 +82,7 @@ async def test_the_page_has_contents_that_lead_to_each_route_and_object() -> Non
 
 
 @pytest.mark.parametrize("accept", ["text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", "*/*", "application/json"])
-async def test_the_root_says_what_this_is_without_a_key(accept: str) -> None:
+async def test_the_root_describes_the_daemon_without_a_key(accept: str) -> None:
     async with world(server={"api_keys": ["sk-user"]}) as client:
         home = await client.get("/", headers={"accept": accept})
 

@@ -21,7 +21,7 @@ async def test_switched_off_for_one_request_everything_passes_through(stream: bo
 
 
 @both
-async def test_a_list_leaves_on_just_those_named(stream: bool) -> None:
+async def test_a_list_switches_off_all_other_guardrails(stream: bool) -> None:
     answer = await chat([FENCED], ASK, stream=stream, headers={"x-forge-guardrails": "rescue, validate"})
 
     assert (len(answer.calls), answer.outcome) == (1, "rescued")
@@ -56,7 +56,7 @@ async def test_without_retry_the_first_answer_is_delivered(stream: bool) -> None
 
 
 @both
-async def test_without_validation_arguments_are_the_callers_to_check(stream: bool) -> None:
+async def test_without_validation_arguments_are_forwarded_unchecked(stream: bool) -> None:
     policy = GuardPolicy(enabled=Switches(validate=False))
 
     answer = await chat([Said(calls=(("get_weather", "{}"),))], ASK, stream=stream, policy=policy)
@@ -80,14 +80,14 @@ async def test_a_request_that_offers_no_tools_passes_through(stream: bool, witho
 
 
 @both
-async def test_fields_that_are_not_ours_go_on_with_a_guarded_request(stream: bool) -> None:
+async def test_unknown_fields_are_forwarded_with_a_guarded_request(stream: bool) -> None:
     answer = await chat([FENCED], {**ASK, "seed": 7, "mirostat": 2, "stream_options": {"x": 1}}, stream=stream)
 
     assert (answer.asked[0]["seed"], answer.asked[0]["mirostat"]) == (7, 2)
     assert answer.asked[0]["stream_options"]["include_usage"] is True
 
 
-async def test_a_stream_that_passes_through_says_so_before_it_begins() -> None:
+async def test_a_stream_that_passes_through_has_its_outcome_in_the_headers() -> None:
     body = {key: value for key, value in ASK.items() if key != "tools"}
 
     answer = await chat([FENCED], body, stream=True)

@@ -24,12 +24,12 @@ def rescued(tool: str, detail: str = "json at 0") -> Intervention:
 
 
 def told(*marks: Intervention) -> str:
-    """What `x-forge-interventions` says of these."""
+    """Return `x-forge-interventions` for these interventions."""
     return outcome_headers(Report(Outcome.RESCUED, interventions=marks))["x-forge-interventions"]
 
 
 @both
-async def test_form_place_and_repairs_are_told(stream: bool) -> None:
+async def test_form_position_and_repairs_are_reported(stream: bool) -> None:
     said = 'Sure.\n<tool_call>{"name": "Get_Weather", "arguments": {"city": "Paris", "days": "3",}}</tool_call>'
 
     answer = await chat([Said(text=said)], ASK, stream=stream)
@@ -64,14 +64,14 @@ async def test_arguments_that_were_not_checked_are_reported(schema: JsonDict, wh
 
 
 @both
-async def test_where_nothing_was_done_nothing_is_told(stream: bool) -> None:
+async def test_without_an_intervention_nothing_is_reported(stream: bool) -> None:
     answer = await chat([RIGHT], ASK, stream=stream)
 
     assert (answer.outcome, answer.marks) == ("clean", None)
 
 
 @both
-async def test_a_tool_with_a_name_of_other_letters_is_told_in_ascii(stream: bool) -> None:
+async def test_a_tool_name_outside_ascii_is_percent_encoded(stream: bool) -> None:
     tool: JsonDict = {"type": "function", "function": {"name": "météo;1%", "parameters": {"type": "object"}}}
     said = Said(text='<tool_call>{"name": "météo;1%", "arguments": {}}</tool_call>')
 
@@ -82,7 +82,7 @@ async def test_a_tool_with_a_name_of_other_letters_is_told_in_ascii(stream: bool
 
 
 @both
-async def test_no_value_of_an_argument_is_told(stream: bool) -> None:
+async def test_values_of_arguments_are_never_reported(stream: bool) -> None:
     said = Said(text='{"name": "get_weather", "arguments": {"City": "s3cret", "days": "3", "more": "s3cret"}}')
     heard: list[Event] = []
 
@@ -93,7 +93,7 @@ async def test_no_value_of_an_argument_is_told(stream: bool) -> None:
     assert "s3cret" not in repr(heard)
 
 
-def test_many_marks_are_cut_short_and_counted() -> None:
+def test_a_long_list_of_interventions_is_truncated_and_counted() -> None:
     said = told(*(rescued(f"tool_{number}", "json at 0, and more words of this kind") for number in range(100)))
 
     assert len(said) <= 1024
@@ -103,7 +103,7 @@ def test_many_marks_are_cut_short_and_counted() -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 100_000, "\N{PILE OF POO}" * 500, "a\r\nx-evil: 1", "\x00\x7f\x85", "\ud800"])
-def test_whatever_a_name_holds_a_header_can_hold_what_is_told(name: str) -> None:
+def test_any_tool_name_results_in_a_valid_header(name: str) -> None:
     said = told(rescued(name, f"name: {name} → get_weather"), rescued("get_weather"))
 
     assert len(said) <= 1024
@@ -112,7 +112,7 @@ def test_whatever_a_name_holds_a_header_can_hold_what_is_told(name: str) -> None
     assert said.endswith("; rescued get_weather: json at 0")
 
 
-def test_the_comment_of_a_stream_says_the_same_as_the_headers() -> None:
+def test_the_comment_of_a_stream_equals_the_headers() -> None:
     report = Report(Outcome.RESCUED, 2, interventions=(rescued("get_weather"),), tokens=7)
 
     assert headers_as_text(outcome_headers(report)) == (
@@ -121,7 +121,7 @@ def test_the_comment_of_a_stream_says_the_same_as_the_headers() -> None:
     )
 
 
-async def test_the_log_tells_the_same_in_its_own_letters() -> None:
+async def test_the_log_has_the_same_interventions_unencoded() -> None:
     heard: list[Event] = []
     await chat(
         [Said(text=f'{{"name": "get_weather", "arguments": {PARIS_TEXT.replace("3", json.dumps("3"))}}}')],
@@ -141,7 +141,7 @@ async def test_the_log_tells_the_same_in_its_own_letters() -> None:
     )
 
 
-def test_a_line_of_the_log_stays_short() -> None:
+def test_a_log_line_is_bounded() -> None:
     report = Report(Outcome.RESCUED, interventions=tuple(rescued("x" * 10_000) for _ in range(1000)))
 
     with capture_logs() as lines:

@@ -1,5 +1,5 @@
 """Responses that ended at the token limit (`finish_reason: "length"`): a complete call is delivered, a cut one never,
-and the text says what happened, whole and streamed.
+and the text reports it, whole and streamed.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ async def test_a_call_cut_by_the_servers_limit_is_retried_and_reported_if_it_is_
 
 @pytest.mark.parametrize("limit", [{}, LIMITED], ids=["server's limit", "client's limit"])
 @pytest.mark.parametrize(("said", "what"), CUT.values(), ids=CUT.keys())
-async def test_a_demanded_call_that_stays_cut_is_an_error_that_names_the_limit(
+async def test_a_required_call_that_remains_cut_is_an_error_that_names_the_limit(
     said: Said, what: str, limit: JsonDict
 ) -> None:
     mended = await both_ways([said, RIGHT], {**ASK, **limit, **DEMANDED})
@@ -133,7 +133,7 @@ async def test_a_demanded_call_that_stays_cut_is_an_error_that_names_the_limit(
 
 @pytest.mark.parametrize("accepts", ["nudge", "accept"])
 @pytest.mark.parametrize("begun", [*HALF_OPENERS, MARKED[:-24], MARKED[:40]])
-async def test_text_before_a_call_that_was_cut_is_kept_without_the_markup(begun: str, accepts: str) -> None:
+async def test_text_before_a_cut_call_is_delivered_without_the_markup(begun: str, accepts: str) -> None:
     policy = GuardPolicy.model_validate({"text_responses": accepts})
 
     answer = await both_ways([written(f"Let me see.\n{begun}")] * 2, {**ASK, **LIMITED}, policy)
@@ -178,7 +178,7 @@ async def test_a_complete_message_of_the_respond_tool_is_complete_whatever_the_f
     assert (answer.text, answer.finish, answer.outcome) == ("It is sunny.", "stop", "clean")
 
 
-async def test_a_message_of_which_the_client_has_read_the_beginning_ends_where_its_arguments_break_off() -> None:
+async def test_a_partly_sent_message_ends_where_its_arguments_are_cut() -> None:
     broken = Said(calls=(("respond", '{"message": "It is su'),), finish="tool_calls")
 
     answer = await chat([broken], ASK, stream=True)
@@ -196,7 +196,7 @@ async def test_a_message_of_which_the_client_has_read_the_beginning_ends_where_i
     ],
     ids=["empty", "nothing", "reasoning", "reasoning in text"],
 )
-async def test_a_response_without_text_says_why(said: Said, reason: str) -> None:
+async def test_a_cut_response_without_text_contains_the_reason(said: Said, reason: str) -> None:
     answer = await both_ways([said], {**ASK, **LIMITED})
 
     assert answer.text is not None
@@ -204,7 +204,7 @@ async def test_a_response_without_text_says_why(said: Said, reason: str) -> None
     assert answer.finish == "length"
 
 
-async def test_a_complete_call_that_is_wrong_is_corrected_as_without_a_limit() -> None:
+async def test_a_complete_invalid_call_is_corrected_as_without_a_limit() -> None:
     answer = await both_ways([native('{"city": "Paris"}'), RIGHT], {**ASK, **LIMITED})
 
     assert (answer.calls, answer.attempts) == ([("get_weather", PARIS)], 2)
@@ -222,7 +222,7 @@ async def test_a_complete_call_that_is_wrong_is_corrected_as_without_a_limit() -
         "no limit, said by the client",
     ],
 )
-async def test_a_retry_asks_for_all_the_room_that_the_window_has(
+async def test_a_retry_requests_the_whole_rest_of_the_window(
     window: int | None, body: JsonDict, room: int | None, stream: bool
 ) -> None:
     cut = native(PARIS_TEXT[:9])

@@ -28,7 +28,7 @@ LIVE = GuardPolicy(text_responses="accept")
 
 
 @both
-async def test_text_that_was_held_is_asked_again_without_its_loop(stream: bool) -> None:
+async def test_buffered_text_that_loops_is_retried_without_the_loop(stream: bool) -> None:
     heard: list[Event] = []
 
     answer = await chat([Said(text=LOOPING, piece=50), CALL], ASK, stream=stream, heard=heard)
@@ -44,7 +44,7 @@ async def test_text_that_was_held_is_asked_again_without_its_loop(stream: bool) 
 
 
 @both
-async def test_text_that_loops_again_ends_after_two_rounds_and_says_so(stream: bool) -> None:
+async def test_text_that_loops_again_ends_after_two_rounds_and_is_reported(stream: bool) -> None:
     answer = await chat([Said(text=LOOPING, piece=50)] * 2, ASK, stream=stream)
 
     assert (answer.text, answer.finish, answer.outcome, answer.attempts) == (SHORTENED, "length", "exhausted", 2)
@@ -52,7 +52,7 @@ async def test_text_that_loops_again_ends_after_two_rounds_and_says_so(stream: b
 
 
 @both
-async def test_text_that_has_left_ends_where_the_loop_was_certain(stream: bool) -> None:
+async def test_sent_text_ends_where_the_loop_was_detected(stream: bool) -> None:
     answer = await chat([Said(text=LOOPING, piece=50)], ASK, stream=stream, policy=LIVE)
 
     assert (answer.text, answer.finish, answer.outcome) == (LOOPING[:10_240], "length", "exhausted")
@@ -60,14 +60,14 @@ async def test_text_that_has_left_ends_where_the_loop_was_certain(stream: bool) 
 
 
 @both
-async def test_a_message_of_our_own_tool_that_loops_is_cut(stream: bool) -> None:
+async def test_a_looping_message_of_the_respond_tool_is_cut(stream: bool) -> None:
     answer = await chat([replace(respond(LOOPING), piece=50)], ASK, stream=stream)
 
     assert (answer.text, answer.finish, answer.calls) == (LOOPING[:10_240], "length", [])
 
 
 @both
-async def test_reasoning_that_loops_is_asked_again(stream: bool) -> None:
+async def test_reasoning_that_loops_is_retried(stream: bool) -> None:
     answer = await chat([Said(reasoning=LOOPING, text="So.", piece=50), CALL], ASK, stream=stream)
 
     assert (len(answer.calls), answer.attempts, answer.outcome) == (1, 2, "retried")
@@ -76,7 +76,7 @@ async def test_reasoning_that_loops_is_asked_again(stream: bool) -> None:
 
 
 @both
-async def test_reasoning_that_loops_again_is_no_answer_and_says_so(stream: bool) -> None:
+async def test_reasoning_that_loops_again_ends_the_response_and_is_reported(stream: bool) -> None:
     answer = await chat([Said(reasoning=LOOPING, piece=50)] * 2, ASK, stream=stream)
 
     assert (answer.text, answer.finish, answer.outcome) == (LOOP_NOTICE, "length", "exhausted")
@@ -84,14 +84,14 @@ async def test_reasoning_that_loops_again_is_no_answer_and_says_so(stream: bool)
 
 
 @both
-async def test_thought_in_tags_that_loops_is_cut_as_well(stream: bool) -> None:
+async def test_looping_reasoning_in_tags_is_cut_as_well(stream: bool) -> None:
     answer = await chat([Said(text="<think>" + LOOPING, piece=50), CALL], ASK, stream=stream)
 
     assert (len(answer.calls), answer.outcome, answer.reasoning) == (1, "retried", LOOPING[:10_240])
 
 
 @both
-async def test_calls_that_repeat_in_reasoning_are_none(stream: bool) -> None:
+async def test_repeated_calls_in_reasoning_are_not_calls(stream: bool) -> None:
     draft = f'<tool_call>{{"name": "get_weather", "arguments": {PARIS_TEXT}}}</tool_call>\n'
 
     answer = await chat([Said(reasoning=draft * 300, piece=50)] * 2, ASK, stream=stream)
@@ -99,7 +99,7 @@ async def test_calls_that_repeat_in_reasoning_are_none(stream: bool) -> None:
     assert (answer.calls, answer.outcome, len(answer.asked)) == ([], "exhausted", 2)
 
 
-async def test_a_call_before_a_loop_is_handed_out() -> None:
+async def test_a_call_before_a_loop_is_delivered() -> None:
     called = {"index": 0, "id": "c", "function": {"name": "get_weather", "arguments": PARIS_TEXT}}
     deltas = [{"tool_calls": [called]}, *[{"content": ROUND * 100}] * 10]
     events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
@@ -111,13 +111,13 @@ async def test_a_call_before_a_loop_is_handed_out() -> None:
 
 
 @both
-async def test_the_first_text_is_the_answer_if_the_next_one_loops(stream: bool) -> None:
+async def test_the_first_text_is_delivered_if_the_retry_loops(stream: bool) -> None:
     answer = await chat([Said(text="It is sunny."), *[Said(text=LOOPING)] * 2], ASK, stream=stream)
 
     assert (answer.text, answer.finish, answer.attempts) == ("It is sunny.", "stop", 3)
 
 
-async def test_where_a_call_is_demanded_a_loop_is_an_error_at_last() -> None:
+async def test_if_a_call_is_required_a_loop_is_an_error_in_the_end() -> None:
     answer = await chat([Said(text=LOOPING)] * 2, {**ASK, "tool_choice": "required"})
 
     assert answer.error is not None
@@ -136,7 +136,7 @@ async def test_arguments_of_calls_may_repeat(stream: bool, arguments: str) -> No
 
 
 @both
-async def test_a_loop_is_only_reported_where_that_is_wanted(stream: bool) -> None:
+async def test_a_loop_is_only_reported_if_on_loop_is_report(stream: bool) -> None:
     policy = GuardPolicy(text_responses="accept", on_loop="report")
 
     answer = await chat([Said(text=LOOPING, piece=50)], ASK, stream=stream, policy=policy)
@@ -147,7 +147,7 @@ async def test_a_loop_is_only_reported_where_that_is_wanted(stream: bool) -> Non
 
 @both
 @pytest.mark.parametrize("how", ["daemon", "request", "no tools"])
-async def test_nothing_is_cut_where_nobody_watches(stream: bool, how: str) -> None:
+async def test_nothing_is_cut_without_the_loop_guardrail(stream: bool, how: str) -> None:
     policy = GuardPolicy(text_responses="accept", enabled=Switches(loops=how != "daemon"))
     headers = {"x-forge-guardrails": "rescue"} if how == "request" else {}
     body = {key: value for key, value in ASK.items() if key != "tools" or how != "no tools"}
@@ -157,7 +157,7 @@ async def test_nothing_is_cut_where_nobody_watches(stream: bool, how: str) -> No
     assert (answer.text, answer.finish, answer.marks) == (LOOPING, "stop", None)
 
 
-async def test_of_several_choices_those_that_do_not_loop_are_whole() -> None:
+async def test_choices_that_do_not_loop_stay_complete() -> None:
     def event(choice: int, text: str, finish: str | None = None) -> dict[str, object]:
         return {"choices": [{"index": choice, "delta": {"content": text}, "finish_reason": finish}]}
 
@@ -193,7 +193,7 @@ async def test_of_several_choices_those_that_do_not_loop_are_whole() -> None:
     cut=st.integers(100, 20_000),
 )
 @example(said=Said(text="`" + ROUND * 400), piece=2_747, cut=5_000)
-def test_any_cut_of_a_loop_gives_the_same_reply(accepts: str, said: Said, piece: int, cut: int) -> None:
+def test_a_loop_gives_the_same_response_at_any_chunk_boundaries(accepts: str, said: Said, piece: int, cut: int) -> None:
     policy = GuardPolicy.model_validate({"text_responses": accepts})
     script = [*[replace(said, piece=500)] * 4, respond("the end")]
     recut = [*[replace(said, piece=piece)] * 4, respond("the end")]

@@ -23,7 +23,9 @@ guarded_too = pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["pa
 
 @both
 @guarded_too
-async def test_one_that_ends_before_anything_has_left_is_asked_anew(tools: dict[str, Any], stream: bool) -> None:
+async def test_a_request_is_retried_if_the_server_ends_before_anything_was_sent(
+    tools: dict[str, Any], stream: bool
+) -> None:
     heard: list[Event] = []
     call = Said(calls=(("get_weather", "{}"),)) if tools else Said("sunny")
 
@@ -37,7 +39,7 @@ async def test_one_that_ends_before_anything_has_left_is_asked_anew(tools: dict[
 
 @both
 @guarded_too
-async def test_a_request_that_ends_each_server_is_given_up_with_an_error_worth_trying_again(
+async def test_a_request_that_ends_every_server_is_aborted_with_an_error_that_clients_retry(
     tools: dict[str, Any], stream: bool
 ) -> None:
     answer = await chat([LOST, LOST, LOST, Said("too late")], {**BODY, **tools}, stream=stream)
@@ -55,7 +57,7 @@ async def test_a_request_that_ends_each_server_is_given_up_with_an_error_worth_t
         (BackendDown("llama-server", "it crashed 3 times in a row"), "backend_down", "3 times"),
     ],
 )
-async def test_a_server_that_does_not_come_is_a_503_that_says_why(fault: Exception, code: str, word: str) -> None:
+async def test_a_server_that_does_not_start_is_a_503_with_the_reason(fault: Exception, code: str, word: str) -> None:
     answer = await chat([fault], BODY)
 
     assert answer.status == 503
@@ -85,7 +87,7 @@ async def test_text_whose_retry_fails_is_delivered_as_without_the_proxy(
 
 
 @both
-async def test_a_wrong_call_whose_retry_fails_is_delivered_as_exhausted(stream: bool) -> None:
+async def test_an_invalid_call_whose_retry_fails_is_delivered_as_exhausted(stream: bool) -> None:
     answer = await chat([WRONG, FAILED], {**BODY, "tools": [STRICT]}, stream=stream)
 
     assert (answer.status, answer.calls) == (200, [("get_weather", {"city": 5})])
@@ -93,7 +95,7 @@ async def test_a_wrong_call_whose_retry_fails_is_delivered_as_exhausted(stream: 
 
 
 @pytest.mark.parametrize("stream", [False])
-async def test_the_fault_of_a_retry_is_the_answer_if_nothing_before_it_may_be_delivered(stream: bool) -> None:
+async def test_the_error_of_a_retry_is_returned_if_nothing_earlier_can_be_delivered(stream: bool) -> None:
     markup = Said('<tool_call>{"name": "get_weather", "arguments": {"city": ')
     demanded = {**GUARDED, "tool_choice": "required"}
 

@@ -36,7 +36,7 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 
 @both
-async def test_a_right_call_arrives_untouched(stream: bool) -> None:
+async def test_a_valid_call_is_forwarded_unchanged(stream: bool) -> None:
     answer = await chat([RIGHT], ASK, stream=stream)
 
     assert answer.calls == [("get_weather", PARIS)]
@@ -59,7 +59,7 @@ async def test_a_right_call_arrives_untouched(stream: bool) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) and value.isalpha() else "",
 )
-async def test_a_call_in_the_wrong_markup_arrives_right_and_its_markup_is_gone(
+async def test_a_call_in_the_wrong_markup_is_recovered_and_its_markup_removed(
     stream: bool, said: str, form: str
 ) -> None:
     answer = await chat([Said(text=said)], ASK, stream=stream)
@@ -71,7 +71,7 @@ async def test_a_call_in_the_wrong_markup_arrives_right_and_its_markup_is_gone(
 
 
 @both
-async def test_text_before_a_call_in_markup_is_kept(stream: bool) -> None:
+async def test_text_before_a_call_in_markup_stays_in_the_response(stream: bool) -> None:
     said = f'I will look.\n<tool_call>{{"name": "get_weather", "arguments": {PARIS_TEXT}}}</tool_call>'
 
     answer = await chat([Said(text=said)], ASK, stream=stream)
@@ -80,7 +80,7 @@ async def test_text_before_a_call_in_markup_is_kept(stream: bool) -> None:
 
 
 @both
-async def test_a_chatty_model_is_nudged_once_then_calls_the_tool(stream: bool) -> None:
+async def test_plain_text_is_retried_once_and_the_model_then_calls_the_tool(stream: bool) -> None:
     answer = await chat([Said(text="I will call get_weather."), RIGHT], ASK, stream=stream)
 
     assert answer.calls == [("get_weather", PARIS)]
@@ -93,7 +93,7 @@ async def test_a_chatty_model_is_nudged_once_then_calls_the_tool(stream: bool) -
 
 
 @both
-async def test_a_model_that_insists_on_text_is_heard_with_its_first_words(stream: bool) -> None:
+async def test_if_the_retry_brings_text_again_the_first_text_is_delivered(stream: bool) -> None:
     answer = await chat([Said(text="It is sunny."), Said(text="Sunny, I said.")], ASK, stream=stream)
 
     assert (answer.text, answer.finish) == ("It is sunny.", "stop")
@@ -101,14 +101,14 @@ async def test_a_model_that_insists_on_text_is_heard_with_its_first_words(stream
 
 
 @both
-async def test_a_nudged_model_may_answer_by_the_respond_tool(stream: bool) -> None:
+async def test_a_retry_may_be_answered_with_the_respond_tool(stream: bool) -> None:
     answer = await chat([Said(text="Hm."), respond("It is sunny.")], ASK, stream=stream)
 
     assert (answer.text, answer.calls, answer.finish) == ("It is sunny.", [], "stop")
 
 
 @both
-async def test_the_respond_tool_becomes_text_and_is_never_seen(stream: bool) -> None:
+async def test_a_call_of_the_respond_tool_becomes_text_and_is_hidden_from_the_client(stream: bool) -> None:
     answer = await chat([respond('He said "hi" \\ \n😀')], ASK, stream=stream)
 
     assert (answer.text, answer.calls, answer.finish) == ('He said "hi" \\ \n😀', [], "stop")
@@ -118,14 +118,14 @@ async def test_the_respond_tool_becomes_text_and_is_never_seen(stream: bool) -> 
 
 @both
 @pytest.mark.parametrize("name", ["RESPOND", "Respond", "functions.respond", "respond.respond"])
-async def test_the_respond_tool_by_another_spelling_becomes_text_too(name: str, stream: bool) -> None:
+async def test_a_misspelt_call_of_the_respond_tool_becomes_text_too(name: str, stream: bool) -> None:
     answer = await chat([Said(calls=((name, '{"message": "It is sunny."}'),))], ASK, stream=stream)
 
     assert (answer.text, answer.calls, answer.finish, answer.attempts) == ("It is sunny.", [], "stop", 1)
 
 
 @both
-async def test_a_callers_own_respond_tool_is_left_alone(stream: bool) -> None:
+async def test_a_respond_tool_of_the_client_is_an_ordinary_tool(stream: bool) -> None:
     own: JsonDict = {"type": "function", "function": {"name": "respond", "parameters": {"type": "object"}}}
     said = Said(calls=(("respond", '{"message": "mine"}'),))
 
@@ -136,7 +136,7 @@ async def test_a_callers_own_respond_tool_is_left_alone(stream: bool) -> None:
 
 
 @both
-async def test_respond_beside_a_real_call_becomes_its_text(stream: bool) -> None:
+async def test_respond_beside_another_call_becomes_the_text_of_that_response(stream: bool) -> None:
     said = Said(calls=(("respond", '{"message": "Looking."}'), ("get_weather", PARIS_TEXT)))
 
     answer = await chat([said], ASK, stream=stream)
@@ -145,7 +145,7 @@ async def test_respond_beside_a_real_call_becomes_its_text(stream: bool) -> None
 
 
 @both
-async def test_an_unknown_tool_is_named_on_the_tool_channel_with_what_there_is(stream: bool) -> None:
+async def test_a_call_of_an_unknown_tool_gets_a_tool_result_that_lists_the_tools(stream: bool) -> None:
     answer = await chat([Said(calls=(("weather_get", PARIS_TEXT),)), RIGHT], ASK, stream=stream)
 
     assert answer.calls == [("get_weather", PARIS)]
@@ -156,7 +156,7 @@ async def test_an_unknown_tool_is_named_on_the_tool_channel_with_what_there_is(s
 
 
 @both
-async def test_an_unknown_tool_in_markup_is_no_call_and_at_last_the_words_of_the_model(stream: bool) -> None:
+async def test_markup_with_an_unknown_tool_is_not_a_call_and_is_delivered_as_text_in_the_end(stream: bool) -> None:
     said = Said(text='<tool_call>{"name": "nonsense", "arguments": {}}</tool_call>')
 
     answer = await chat([said] * 4, ASK, stream=stream)
@@ -166,14 +166,14 @@ async def test_an_unknown_tool_in_markup_is_no_call_and_at_last_the_words_of_the
 
 @both
 @pytest.mark.parametrize("said", ["functions.get_weather", "Get_Weather"])
-async def test_a_name_that_differs_by_case_or_prefix_is_the_tool(stream: bool, said: str) -> None:
+async def test_a_name_in_another_case_or_with_a_prefix_is_repaired(stream: bool, said: str) -> None:
     answer = await chat([Said(calls=((said, PARIS_TEXT),))], ASK, stream=stream)
 
     assert (answer.calls, answer.outcome, answer.attempts) == ([("get_weather", PARIS)], "repaired", 1)
 
 
 @both
-async def test_broken_json_in_markup_is_asked_again(stream: bool) -> None:
+async def test_broken_json_in_markup_is_retried(stream: bool) -> None:
     broken = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris", "days": }</tool_call>'
 
     answer = await chat([Said(text=broken), RIGHT], ASK, stream=stream)
@@ -192,7 +192,7 @@ async def test_broken_native_arguments_are_replayed_as_text_since_a_server_could
 
 
 @both
-async def test_a_missing_argument_is_named(stream: bool) -> None:
+async def test_the_correction_names_a_missing_argument(stream: bool) -> None:
     answer = await chat([Said(calls=(("get_weather", '{"city": "Paris"}'),)), RIGHT], ASK, stream=stream)
 
     assert answer.calls == [("get_weather", PARIS)]
@@ -202,14 +202,14 @@ async def test_a_missing_argument_is_named(stream: bool) -> None:
 
 
 @both
-async def test_a_mistyped_argument_is_mended_where_nothing_is_lost(stream: bool) -> None:
+async def test_a_mistyped_argument_is_repaired_if_it_has_one_meaning(stream: bool) -> None:
     answer = await chat([Said(calls=(("get_weather", '{"city": "Paris", "days": "3"}'),))], ASK, stream=stream)
 
     assert (answer.calls, answer.outcome, answer.attempts) == ([("get_weather", PARIS)], "repaired", 1)
 
 
 @both
-async def test_a_mistyped_argument_that_cannot_be_mended_is_asked_again(stream: bool) -> None:
+async def test_a_mistyped_argument_that_cannot_be_repaired_is_retried(stream: bool) -> None:
     answer = await chat(
         [Said(calls=(("get_weather", '{"city": "Paris", "days": "three"}'),)), RIGHT], ASK, stream=stream
     )
@@ -219,14 +219,14 @@ async def test_a_mistyped_argument_that_cannot_be_mended_is_asked_again(stream: 
 
 
 @both
-async def test_an_empty_reply_is_asked_again(stream: bool) -> None:
+async def test_an_empty_response_is_retried(stream: bool) -> None:
     answer = await chat([Said(text=""), RIGHT], ASK, stream=stream)
 
     assert (answer.calls, answer.attempts) == ([("get_weather", PARIS)], 2)
 
 
 @both
-async def test_nothing_but_empty_replies_is_an_error_and_no_empty_success(stream: bool) -> None:
+async def test_empty_responses_only_are_an_error_never_an_empty_success(stream: bool) -> None:
     answer = await chat([Said(text="")] * 4, ASK, stream=False)
 
     assert answer.status == 502
@@ -235,7 +235,7 @@ async def test_nothing_but_empty_replies_is_an_error_and_no_empty_success(stream
 
 
 @both
-async def test_two_calls_both_arrive(stream: bool) -> None:
+async def test_two_calls_are_both_delivered(stream: bool) -> None:
     oslo = {"city": "Oslo", "days": 1}
     said = Said(calls=(("get_weather", PARIS_TEXT), ("get_weather", json.dumps(oslo))))
 
@@ -245,7 +245,7 @@ async def test_two_calls_both_arrive(stream: bool) -> None:
 
 
 @both
-async def test_a_second_call_left_in_the_text_is_found(stream: bool) -> None:
+async def test_a_second_call_in_the_text_is_recovered(stream: bool) -> None:
     oslo = {"city": "Oslo", "days": 1}
     said = Said(
         text=f'<tool_call>{{"name": "get_weather", "arguments": {json.dumps(oslo)}}}</tool_call>',
@@ -258,7 +258,7 @@ async def test_a_second_call_left_in_the_text_is_found(stream: bool) -> None:
 
 
 @both
-async def test_one_bad_call_of_two_sends_both_back_each_with_its_result(stream: bool) -> None:
+async def test_if_one_of_two_calls_is_invalid_both_are_retried_each_with_a_result(stream: bool) -> None:
     said = Said(calls=(("get_weather", PARIS_TEXT), ("get_weather", "{}")))
 
     answer = await chat([said, RIGHT], ASK, stream=stream)
@@ -272,7 +272,7 @@ async def test_one_bad_call_of_two_sends_both_back_each_with_its_result(stream: 
 
 
 @both
-async def test_parallel_tool_calls_false_hands_out_one_call(stream: bool) -> None:
+async def test_with_parallel_tool_calls_false_one_call_is_delivered(stream: bool) -> None:
     said = Said(calls=(("get_weather", PARIS_TEXT), ("get_weather", PARIS_TEXT)))
 
     answer = await chat([said], {**ASK, "parallel_tool_calls": False}, stream=stream)
@@ -281,7 +281,7 @@ async def test_parallel_tool_calls_false_hands_out_one_call(stream: bool) -> Non
 
 
 @both
-async def test_a_call_that_ends_the_thinking_was_meant(stream: bool) -> None:
+async def test_a_call_at_the_end_of_the_reasoning_is_a_call(stream: bool) -> None:
     thinking = f'I need it.\n<tool_call>\n{{"name": "get_weather", "arguments": {PARIS_TEXT}}}\n</tool_call>'
 
     answer = await chat([Said(reasoning=thinking)], ASK, stream=stream)
@@ -291,7 +291,7 @@ async def test_a_call_that_ends_the_thinking_was_meant(stream: bool) -> None:
 
 
 @both
-async def test_a_draft_in_the_thinking_is_no_call_when_an_answer_follows(stream: bool) -> None:
+async def test_a_call_in_the_reasoning_is_not_a_call_if_an_answer_follows(stream: bool) -> None:
     thinking = f'Maybe <tool_call>{{"name": "get_weather", "arguments": {PARIS_TEXT}}}</tool_call>. No.'
     policy = GuardPolicy(text_responses="accept")
 
@@ -301,14 +301,14 @@ async def test_a_draft_in_the_thinking_is_no_call_when_an_answer_follows(stream:
 
 
 @both
-async def test_calls_that_stay_wrong_are_delivered_as_they_are_and_marked(stream: bool) -> None:
+async def test_calls_that_remain_invalid_are_delivered_unchanged_and_marked_exhausted(stream: bool) -> None:
     answer = await chat([Said(calls=(("get_weather", "{}"),))] * 4, ASK, stream=stream)
 
     assert (answer.calls, answer.outcome, answer.attempts) == ([("get_weather", {})], "exhausted", 4)
     assert answer.finish == "tool_calls"
 
 
-async def test_calls_that_stay_wrong_are_a_502_where_the_user_wants_that() -> None:
+async def test_calls_that_remain_invalid_are_a_502_if_on_exhausted_is_error() -> None:
     policy = GuardPolicy(on_exhausted="error")
 
     answer = await chat([Said(calls=(("get_weather", "{}"),))] * 4, ASK, policy=policy)
@@ -319,21 +319,21 @@ async def test_calls_that_stay_wrong_are_a_502_where_the_user_wants_that() -> No
 
 @both
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
-async def test_a_demanded_call_is_asked_for_until_it_comes(stream: bool, choice: Any) -> None:
+async def test_a_required_call_is_retried_until_the_model_makes_it(stream: bool, choice: Any) -> None:
     answer = await chat([Said(text="No."), Said(text="Well."), RIGHT], {**ASK, "tool_choice": choice}, stream=stream)
 
     assert (answer.calls, answer.attempts) == ([("get_weather", PARIS)], 3)
     assert [tool["function"]["name"] for tool in answer.asked[0]["tools"]] == ["get_weather"]
 
 
-async def test_a_demanded_call_that_never_comes_is_an_error_and_never_text() -> None:
+async def test_a_required_call_that_is_never_made_is_an_error_never_text() -> None:
     answer = await chat([Said(text="No.")] * 4, {**ASK, "tool_choice": "required"})
 
     assert (answer.status, answer.error and answer.error["code"]) == (502, "tool_choice_unsatisfied")
 
 
 @both
-async def test_an_answer_cut_by_the_callers_limit_goes_out_as_it_is(stream: bool) -> None:
+async def test_text_cut_by_the_clients_limit_is_delivered_unchanged(stream: bool) -> None:
     said = Said(text="It is su", finish="length")
 
     answer = await chat([said], {**ASK, "max_tokens": 5}, stream=stream)
@@ -342,7 +342,7 @@ async def test_an_answer_cut_by_the_callers_limit_goes_out_as_it_is(stream: bool
 
 
 @both
-async def test_a_call_cut_by_the_callers_limit_is_never_handed_out(stream: bool) -> None:
+async def test_a_call_cut_by_the_clients_limit_is_never_delivered(stream: bool) -> None:
     said = Said(calls=(("get_weather", '{"city": "Par'),), finish="length")
 
     answer = await chat([said, said], {**ASK, "max_tokens": 5}, stream=stream)
@@ -351,7 +351,7 @@ async def test_a_call_cut_by_the_callers_limit_is_never_handed_out(stream: bool)
 
 
 @both
-async def test_a_call_cut_by_another_limit_is_asked_again_once(stream: bool) -> None:
+async def test_a_call_cut_by_another_limit_is_retried_once(stream: bool) -> None:
     cut = Said(calls=(("get_weather", '{"city": "Par'),), finish="length")
 
     answer = await chat([cut, RIGHT], ASK, stream=stream)
@@ -361,7 +361,7 @@ async def test_a_call_cut_by_another_limit_is_asked_again_once(stream: bool) -> 
 
 
 @both
-async def test_whole_calls_before_the_cut_go_out(stream: bool) -> None:
+async def test_complete_calls_before_the_cut_are_delivered(stream: bool) -> None:
     said = Said(calls=(("get_weather", PARIS_TEXT), ("get_weather", '{"ci')), finish="length")
 
     answer = await chat([said], ASK, stream=stream)
@@ -370,7 +370,7 @@ async def test_whole_calls_before_the_cut_go_out(stream: bool) -> None:
 
 
 @both
-async def test_a_call_the_server_could_not_parse_is_asked_again(stream: bool) -> None:
+async def test_a_call_that_the_server_could_not_parse_is_retried(stream: bool) -> None:
     error = Said(status=500, body={"error": {"code": 500, "message": "Failed to parse input at pos 3"}})
 
     answer = await chat([error, RIGHT], ASK, stream=stream)
@@ -379,7 +379,7 @@ async def test_a_call_the_server_could_not_parse_is_asked_again(stream: bool) ->
 
 
 @both
-async def test_a_call_that_the_server_could_not_parse_and_quotes_is_read_here(stream: bool) -> None:
+async def test_a_call_that_the_server_could_not_parse_but_quotes_is_recovered(stream: bool) -> None:
     quoted = "{'name': 'get_weather', 'arguments': " + PARIS_TEXT + "}"
     error = Said(status=500, body={"error": f"error parsing tool call: raw='{quoted}', err=invalid character"})
 
@@ -389,7 +389,7 @@ async def test_a_call_that_the_server_could_not_parse_and_quotes_is_read_here(st
 
 
 @both
-async def test_what_a_server_quotes_that_is_no_call_is_asked_again_and_never_shown(stream: bool) -> None:
+async def test_quoted_text_that_is_not_a_call_is_retried_and_never_delivered(stream: bool) -> None:
     error = Said(status=500, body={"error": 'error parsing tool call: raw=\'{"city": "Pa\', err=unexpected end'})
 
     answer = await chat([error, RIGHT], ASK, stream=stream)
@@ -409,7 +409,7 @@ async def test_a_backend_that_is_down_is_a_502_that_names_it(stream: bool) -> No
     assert "connection refused" in answer.error["message"]
 
 
-async def test_a_body_too_deep_to_pass_on_is_a_400() -> None:
+async def test_a_body_nested_too_deeply_to_forward_is_a_400() -> None:
     deep: Any = []
     for _ in range(400):
         deep = [deep]
@@ -420,14 +420,14 @@ async def test_a_body_too_deep_to_pass_on_is_a_400() -> None:
 
 
 @both
-async def test_an_answer_of_nothing_but_tokens_is_handed_out_as_it_is_at_last(stream: bool) -> None:
+async def test_a_response_of_special_tokens_only_is_delivered_unchanged_in_the_end(stream: bool) -> None:
     answer = await chat([Said(text="</s>")] * 4, ASK, stream=stream)
 
     assert (answer.text, answer.calls, answer.outcome) == ("</s>", [], "exhausted")
 
 
 @both
-async def test_an_answer_of_nothing_but_thought_in_tags_is_handed_out_as_thought(stream: bool) -> None:
+async def test_a_response_of_reasoning_in_tags_only_is_delivered_as_reasoning(stream: bool) -> None:
     answer = await chat([Said(text="<think>Hm, let me see.</think>")] * 4, ASK, stream=stream)
 
     assert (answer.text or "", answer.calls, answer.outcome) == ("", [], "exhausted")

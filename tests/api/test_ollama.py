@@ -52,7 +52,7 @@ def calls_in(response: httpx.Response) -> list[tuple[str, Any]]:
         ([says("", {"function": {"name": "get_weather", "arguments": {}}}), says("", CALL)], "retried"),
     ],
 )
-async def test_a_call_arrives(script: list[JsonDict], outcome: str) -> None:
+async def test_a_call_is_delivered(script: list[JsonDict], outcome: str) -> None:
     response, _ = await post(script, ASK)
 
     assert calls_in(response) == [("get_weather", PARIS)]
@@ -60,7 +60,7 @@ async def test_a_call_arrives(script: list[JsonDict], outcome: str) -> None:
     assert response.json()["usage"]["prompt_tokens"] == 10
 
 
-async def test_a_demanded_call_is_asked_for_and_at_last_held_to() -> None:
+async def test_a_required_call_is_requested_and_in_the_end_enforced() -> None:
     held = says('{"name": "get_weather", "arguments": ' + PARIS_TEXT + "}")
 
     response, fake = await post([says("no"), says("no"), says("no"), held], {**ASK, "tool_choice": "required"})
@@ -70,7 +70,7 @@ async def test_a_demanded_call_is_asked_for_and_at_last_held_to() -> None:
     assert all(asked["tools"] == fake.asked[0]["tools"] for asked in fake.asked)
 
 
-async def test_where_no_call_is_to_come_none_comes() -> None:
+async def test_with_tool_choice_none_no_call_is_delivered() -> None:
     response, fake = await post([says("", CALL)], {**ASK, "tool_choice": "none"})
 
     assert calls_in(response) == []
@@ -78,7 +78,7 @@ async def test_where_no_call_is_to_come_none_comes() -> None:
     assert "tools" not in fake.asked[0]
 
 
-async def test_a_stream_passes_through_in_our_words() -> None:
+async def test_a_stream_passes_through_in_openai_format() -> None:
     response, _ = await post([says("Hello")], {"model": "other", "messages": ASK["messages"], "stream": True})
 
     events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]

@@ -27,7 +27,7 @@ REFUSAL = Said(status=400, body={"error": {"message": "library/x does not suppor
 
 
 class World:
-    """A daemon with such a model, which says these things one after another."""
+    """A daemon whose model returns these responses one after another."""
 
     def __init__(self, script: Sequence[Said], dialect: Dialect) -> None:
         self.http = ScriptedHttp(script)
@@ -49,7 +49,7 @@ def call(**arguments: Any) -> str:
 @pytest.mark.parametrize(
     "text", [call(city="Oslo"), f"```json\n{call(city='Oslo')}\n```", f"<tool_call>{call(city='Oslo')}</tool_call>"]
 )
-async def test_a_call_is_read_from_text(text: str) -> None:
+async def test_a_call_is_parsed_from_text(text: str) -> None:
     world = World([Said(text)], Dialect(tools="prompt"))
 
     answer = await world.ask(USER)
@@ -60,7 +60,7 @@ async def test_a_call_is_read_from_text(text: str) -> None:
     assert "tools" not in world.http.asked[0]
 
 
-async def test_a_wrong_call_is_corrected_in_words() -> None:
+async def test_an_invalid_call_is_corrected_by_a_text_message() -> None:
     world = World([Said(call(town="Oslo")), Said(call(city="Oslo"))], Dialect(tools="prompt"))
 
     answer = await world.ask(USER)
@@ -73,7 +73,7 @@ async def test_a_wrong_call_is_corrected_in_words() -> None:
     assert "[ToolArgValidationError]" in second["messages"][3]["content"]
 
 
-async def test_respond_works_as_ever() -> None:
+async def test_the_respond_tool_works_in_prompt_mode() -> None:
     said = json.dumps({"name": "respond", "arguments": {"message": "Cold."}})
     world = World([Said(said)], Dialect(tools="prompt"))
 
@@ -84,7 +84,7 @@ async def test_respond_works_as_ever() -> None:
     assert "tool_calls" not in choice["message"]
 
 
-async def test_a_server_that_takes_no_tools_is_told_them_in_the_prompt_from_then_on() -> None:
+async def test_a_server_that_rejects_tools_gets_them_in_the_prompt_from_then_on() -> None:
     world = World([REFUSAL, Said(call(city="Oslo")), Said(call(city="Rome"))], Dialect())
 
     answers = [await world.ask(USER), await world.ask(USER)]
@@ -96,7 +96,7 @@ async def test_a_server_that_takes_no_tools_is_told_them_in_the_prompt_from_then
     ]
 
 
-async def test_it_is_not_where_the_mode_is_native() -> None:
+async def test_in_native_mode_the_servers_rejection_is_forwarded() -> None:
     answer = await World([REFUSAL], Dialect(tools="native")).ask(USER)
 
     assert answer.status_code == 400

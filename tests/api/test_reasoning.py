@@ -22,14 +22,14 @@ CALL = (("get_weather", PARIS_TEXT),)
     ],
     ids=["reasoning", "thought in the text", "none"],
 )
-async def test_each_attempt_s_reasoning_stands_apart(second: Said, told: str, stream: bool) -> None:
+async def test_the_reasoning_of_each_attempt_is_separated(second: Said, told: str, stream: bool) -> None:
     answer = await chat([BROKEN, second], ASK, stream=stream)
 
     assert (answer.reasoning, answer.attempts, len(answer.calls)) == (told, 2, 1)
 
 
 @both
-async def test_an_attempt_without_reasoning_before_it_begins_with_its_own(stream: bool) -> None:
+async def test_the_first_reasoning_has_no_separator(stream: bool) -> None:
     answer = await chat([Said(calls=BROKEN.calls), Said(reasoning="Paris.", calls=CALL)], ASK, stream=stream)
 
     assert (answer.reasoning, answer.attempts) == ("Paris.", 2)

@@ -35,7 +35,7 @@ guarded_too = pytest.mark.parametrize("guarded", [False, True], ids=["passed-thr
 
 
 def ask(sent: Sequence[bytes], kind: str, *, stream: bool, guarded: bool) -> bytes:
-    """What a client is sent when the backend says this."""
+    """Return what a client receives if the backend sends this."""
     backend = OpenAICompatible("http://literal", LiteralHttp(sent, kind))
     policy = GuardPolicy(text_responses="accept")
     engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, guardrails=policy))
@@ -62,7 +62,7 @@ def reply_in(body: bytes, *, stream: bool) -> tuple[Reply, object]:
 
 
 def whole_reply_in(body: bytes, said: Recording) -> tuple[Reply, object]:
-    """The reply in a whole response, and its tokens; None where the server reports none, which are then estimated."""
+    """The reply in a whole response, and its tokens; None if the server reports none, which are then estimated."""
     reply, tokens = reply_in(body, stream=False)
     return reply, tokens if said.tokens is not None else None
 
@@ -77,7 +77,7 @@ def at_once(said: Recording, *, guarded: bool) -> tuple[Reply, object]:
 @recorded
 @examples(12)
 @given(lengths=LENGTHS)
-def test_however_it_is_cut_a_client_gets_the_same_reply_streamed_and_whole(
+def test_a_client_gets_the_same_reply_at_any_chunk_boundaries_streamed_and_whole(
     said: Recording, guarded: bool, lengths: list[int]
 ) -> None:
     pieces = cut(said.streamed, lengths)
@@ -92,7 +92,7 @@ def test_however_it_is_cut_a_client_gets_the_same_reply_streamed_and_whole(
 
 @guarded_too
 @recorded
-def test_a_whole_answer_gives_the_reply_of_the_stream(said: Recording, guarded: bool) -> None:
+def test_a_whole_response_gives_the_same_reply_as_the_stream(said: Recording, guarded: bool) -> None:
     whole = ask([said.whole], JSON, stream=False, guarded=guarded)
     made_a_stream = ask([said.whole], JSON, stream=True, guarded=guarded)
 
@@ -104,7 +104,7 @@ def test_a_whole_answer_gives_the_reply_of_the_stream(said: Recording, guarded: 
 
 
 @recorded
-def test_a_guarded_call_has_what_clients_need_whatever_the_server_left_out(said: Recording) -> None:
+def test_a_guarded_call_has_the_fields_that_clients_need_if_the_server_omits_them(said: Recording) -> None:
     body = ask([said.streamed], EVENTS, stream=True, guarded=True)
 
     reply, _ = reply_in(body, stream=True)

@@ -73,7 +73,7 @@ async def test_a_repeated_call_beside_a_new_one_is_dropped(stream: bool) -> None
 
 
 @both
-async def test_a_call_that_repeats_without_a_retry_of_text_is_the_models_own_will(stream: bool) -> None:
+async def test_a_repeated_call_without_a_retry_of_text_is_delivered(stream: bool) -> None:
     answer = await chat([RIGHT], asked_before(), stream=stream)
 
     assert answer.calls == [("get_weather", PARIS)]
@@ -125,7 +125,7 @@ class Counted(dict[str, Any]):
 
 
 @pytest.mark.parametrize(("script", "reads"), [([RIGHT], 0), ([SUNNY, SUNNY], 0), ([SUNNY, RIGHT], 1)])
-def test_the_calls_of_the_history_are_read_only_if_a_retry_of_plain_text_brings_calls(
+def test_the_calls_of_the_history_are_parsed_only_if_a_retry_of_plain_text_brings_calls(
     script: list[Said], reads: int
 ) -> None:
     function = Counted(name="get_weather", arguments=PARIS_TEXT)

@@ -21,7 +21,7 @@ ENVELOPES = ErrorEnvelopes({}, encode_error)
 
 
 class Client(asyncio.Transport):
-    """A transport to a client that reads only as much as the test says."""
+    """A transport to a client that reads only as much as the test sets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Client(asyncio.Transport):
 
 
 class Connected:
-    """A connection to such a client, that answers with as many bytes as the test says."""
+    """A connection to such a client, with responses of the size that the test sets."""
 
     def __init__(self, size: int) -> None:
         self.memory = MemoryBudget(100 * MEGABYTE)
@@ -115,7 +115,7 @@ async def test_many_slow_readers_are_aborted_a_few_at_a_time() -> None:
     assert supervisor.aborted_readers == 40
 
 
-async def test_what_is_written_meanwhile_is_no_progress() -> None:
+async def test_buffering_more_data_is_not_progress() -> None:
     connected = Connected(1000)
     await connected.ask()
     began = now()
@@ -170,7 +170,7 @@ async def test_what_is_buffered_counts_until_it_is_read_or_the_connection_ends(s
     assert connected.memory.used == 0
 
 
-async def test_much_is_counted_at_once() -> None:
+async def test_a_large_amount_is_counted_at_once() -> None:
     connected = Connected(1000)
     await connected.ask()
     connected.client.unread = 70_000

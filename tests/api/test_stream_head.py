@@ -45,7 +45,7 @@ async def test_an_error_after_all_retries_is_the_same_streamed_and_whole(
     assert len(answers[1].asked) > 1
 
 
-async def test_the_head_leaves_with_the_first_event_however_late_the_verdict_is() -> None:
+async def test_the_head_is_sent_with_the_first_event_before_the_verdict() -> None:
     going = asyncio.Event()
 
     async def answer() -> AsyncGenerator[AnswerEvent]:
@@ -59,7 +59,7 @@ async def test_the_head_leaves_with_the_first_event_however_late_the_verdict_is(
     assert b'"id":"chatcmpl-1"' in sent[1]["body"]
 
 
-async def test_the_head_leaves_after_the_time_allowed_if_nothing_may_leave_yet() -> None:
+async def test_the_head_is_sent_after_the_time_limit_if_nothing_can_be_sent_yet() -> None:
     going = asyncio.Event()
 
     async def answer() -> AsyncGenerator[AnswerEvent]:

@@ -157,7 +157,7 @@ async def test_a_call_is_guarded_streamed_and_whole() -> None:
     assert whole.headers["x-forge-interventions"].startswith("rescued get_weather")
 
 
-async def test_a_relayed_response_is_encoded_anew() -> None:
+async def test_a_relayed_response_is_converted_to_the_format_of_the_surface() -> None:
     response = await send([Said(text="It is sunny.")], PLAIN)
 
     assert response.json()["telegram"] == "It is sunny."

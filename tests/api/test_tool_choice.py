@@ -52,14 +52,14 @@ UNSATISFIED = (502, "tool_choice_unsatisfied")
     ],
     ids=["text", "endless text", "nothing", "thought", "cut", "unknown", "no arguments", "broken"],
 )
-async def test_what_is_no_call_is_never_an_answer_where_one_is_demanded(choice: Any, said: Said) -> None:
+async def test_if_a_call_is_required_nothing_else_is_delivered(choice: Any, said: Said) -> None:
     answer = await chat([said] * 4, {**TWO, "tool_choice": choice})
 
     assert (answer.status, answer.error and answer.error["code"], len(answer.asked)) == (*UNSATISFIED, 4)
     assert "4 attempts" in (answer.error or {})["message"]
 
 
-async def test_clients_are_told_not_to_begin_anew_what_was_asked_again_already() -> None:
+async def test_clients_are_asked_not_to_retry_what_the_daemon_has_retried() -> None:
     backend = OpenAICompatible("http://scripted", ScriptedHttp([Said(text="No.")] * 4))
     app = create_app(Engine(EngineConfig(backend, StillClock(), lambda _: None)), backend, ServerConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
@@ -70,7 +70,7 @@ async def test_clients_are_told_not_to_begin_anew_what_was_asked_again_already()
 
 
 @DEMANDS
-async def test_a_stream_in_which_no_call_comes_holds_no_text_and_ends_in_the_error(choice: Any) -> None:
+async def test_a_stream_without_the_required_call_has_no_text_and_ends_with_the_error(choice: Any) -> None:
     http = ScriptedHttp([Said(text="No.")] * 4)
     backend = OpenAICompatible("http://scripted", http)
     app = create_app(
@@ -87,7 +87,7 @@ async def test_a_stream_in_which_no_call_comes_holds_no_text_and_ends_in_the_err
 
 @both
 @NARROWS
-async def test_a_tool_that_is_excluded_is_never_called(stream: bool, choice: Any) -> None:
+async def test_a_call_of_an_excluded_tool_is_never_delivered(stream: bool, choice: Any) -> None:
     both_at_once = Said(calls=(("send_email", "{}"), ("get_weather", PARIS_TEXT)))
 
     right = await chat([MAILS, RIGHT], {**TWO, "tool_choice": choice}, stream=stream)
@@ -100,7 +100,7 @@ async def test_a_tool_that_is_excluded_is_never_called(stream: bool, choice: Any
 
 
 @both
-async def test_with_allowed_tools_in_auto_text_is_an_answer(stream: bool) -> None:
+async def test_with_allowed_tools_in_auto_mode_text_is_accepted(stream: bool) -> None:
     policy = GuardPolicy(text_responses="accept")
 
     answer = await chat([Said(text="It is.")], {**TWO, "tool_choice": allowed("auto")}, stream=stream, policy=policy)
@@ -110,7 +110,7 @@ async def test_with_allowed_tools_in_auto_text_is_an_answer(stream: bool) -> Non
 
 
 @both
-async def test_at_the_last_retry_the_backend_is_held_to_a_call(stream: bool) -> None:
+async def test_the_last_retry_constrains_decoding_to_a_call(stream: bool) -> None:
     body = {**TWO, "tool_choice": allowed("required")}
 
     answer = await chat([Said(text="No.")] * 3 + [AS_JSON], body, stream=stream)
@@ -125,7 +125,7 @@ async def test_at_the_last_retry_the_backend_is_held_to_a_call(stream: bool) -> 
 
 @both
 @pytest.mark.parametrize("first", [MAILS, CUT, Said(text="No. " * 20, finish="length")], ids=["other", "cut", "long"])
-async def test_it_is_held_to_a_call_at_once_where_asking_alone_will_not_do(stream: bool, first: Said) -> None:
+async def test_decoding_is_constrained_at_once_if_a_plain_retry_cannot_succeed(stream: bool, first: Said) -> None:
     answer = await chat([first, AS_JSON], {**TWO, "tool_choice": named("get_weather")}, stream=stream)
 
     assert (answer.calls, answer.attempts) == ([("get_weather", PARIS)], 2)
@@ -133,7 +133,7 @@ async def test_it_is_held_to_a_call_at_once_where_asking_alone_will_not_do(strea
 
 
 @pytest.mark.parametrize("status", [400, 422, 500])
-async def test_a_backend_that_cannot_be_held_to_a_call_is_asked_without(status: int) -> None:
+async def test_a_backend_without_constrained_decoding_is_retried_without_it(status: int) -> None:
     refusal = Said(status=status, body={"error": {"message": "response_format is not supported"}})
 
     answer = await chat([MAILS, refusal, RIGHT], {**TWO, "tool_choice": named("get_weather")})
@@ -143,7 +143,7 @@ async def test_a_backend_that_cannot_be_held_to_a_call_is_asked_without(status: 
 
 
 @both
-async def test_text_that_goes_on_and_on_is_cut_where_a_call_is_demanded(stream: bool) -> None:
+async def test_endless_text_is_cut_if_a_call_is_required(stream: bool) -> None:
     endless = Said(text="".join(f"step {number}, " for number in range(2000)), piece=100)
 
     answer = await chat([endless, AS_JSON], {**ASK, "tool_choice": "required"}, stream=stream, cut=5000)
@@ -154,7 +154,7 @@ async def test_text_that_goes_on_and_on_is_cut_where_a_call_is_demanded(stream: 
 
 
 @both
-async def test_corrections_that_do_not_fit_are_left_out(stream: bool) -> None:
+async def test_corrections_that_do_not_fit_into_the_context_are_omitted(stream: bool) -> None:
     overflow = Said(
         status=400,
         body={"error": {"code": 400, "type": "exceed_context_size_error", "message": "exceeds the context size"}},
@@ -168,7 +168,7 @@ async def test_corrections_that_do_not_fit_are_left_out(stream: bool) -> None:
 
 @both
 @pytest.mark.parametrize("choice", ["auto", "required"])
-async def test_one_call_is_handed_out_where_several_are_not_wanted(stream: bool, choice: str) -> None:
+async def test_one_call_is_delivered_without_parallel_tool_calls(stream: bool, choice: str) -> None:
     marked = f'<tool_call>{{"name": "get_weather", "arguments": {PARIS_TEXT}}}</tool_call>'
     body = {**TWO, "tool_choice": choice, "parallel_tool_calls": False}
 
@@ -179,7 +179,7 @@ async def test_one_call_is_handed_out_where_several_are_not_wanted(stream: bool,
 
 
 @both
-async def test_where_none_may_be_made_calls_are_dropped_and_text_stays(stream: bool) -> None:
+async def test_with_tool_choice_none_calls_are_dropped_and_text_stays(stream: bool) -> None:
     said = Said(text="It is sunny.", calls=(("get_weather", PARIS_TEXT),))
 
     answer = await chat([said], {**ASK, "tool_choice": "none"}, stream=stream)
@@ -190,7 +190,7 @@ async def test_where_none_may_be_made_calls_are_dropped_and_text_stays(stream: b
 
 
 @both
-async def test_where_none_may_be_made_a_call_alone_is_told_in_words(stream: bool) -> None:
+async def test_with_tool_choice_none_a_call_without_text_becomes_text(stream: bool) -> None:
     answer = await chat([RIGHT], {**ASK, "tool_choice": "none"}, stream=stream)
 
     assert (answer.text, answer.calls, answer.finish) == (f"get_weather{PARIS_TEXT}", [], "stop")
@@ -202,7 +202,7 @@ async def test_a_custom_tool_that_is_not_offered_cannot_be_chosen() -> None:
     assert (answer.status, answer.error and answer.error["param"]) == (400, "tool_choice")
 
 
-async def test_a_server_that_takes_no_object_is_told_the_word() -> None:
+async def test_a_server_that_accepts_no_object_gets_tool_choice_as_a_string() -> None:
     words = "Invalid tool_choice type: 'object'. Supported string values: none, auto, required"
     refusal = Said(status=400, body={"error": words})
 

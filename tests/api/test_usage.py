@@ -22,7 +22,7 @@ from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock, chat
 
 
 @both
-async def test_tokens_of_all_attempts_are_told_beside_the_usage_of_the_delivered_one(stream: bool) -> None:
+async def test_tokens_of_all_attempts_are_reported_beside_the_usage_of_the_delivered_one(stream: bool) -> None:
     body = {**ASK, "stream_options": {"include_usage": True}} if stream else ASK
 
     answer = await chat([Said(text="Hm."), RIGHT], body, stream=stream)
@@ -31,7 +31,7 @@ async def test_tokens_of_all_attempts_are_told_beside_the_usage_of_the_delivered
     assert answer.tokens == 30
 
 
-async def test_a_stream_whose_caller_asked_for_no_usage_gets_none() -> None:
+async def test_a_stream_without_requested_usage_has_none() -> None:
     answer = await chat([RIGHT], ASK, stream=True)
 
     assert answer.usage is None
@@ -53,7 +53,7 @@ async def test_usage_that_a_server_omits_in_streams_is_estimated_for_a_whole_res
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-async def test_usage_told_with_every_chunk_is_counted_once_and_timings_arrive(wanted: bool) -> None:
+async def test_usage_in_every_chunk_is_counted_once_and_timings_are_forwarded(wanted: bool) -> None:
     sums = [{"prompt_tokens": 10, "completion_tokens": n, "total_tokens": 10 + n} for n in (1, 2, 3)]
     events = [
         {"id": "x", "choices": [{"index": 0, "delta": {"content": "It is."}, "finish_reason": None}], "usage": sums[0]},
@@ -86,7 +86,7 @@ async def _raw(events: list[JsonDict], body: JsonDict, policy: GuardPolicy) -> s
         return (await client.post("/v1/chat/completions", json=body)).text
 
 
-async def test_a_backend_asked_without_more_ado_gives_chunks_that_can_be_read() -> None:
+async def test_an_unguarded_stream_yields_parsed_chunks() -> None:
     backend = OpenAICompatible("http://scripted", ScriptedHttp([Said(text="It is sunny.")]))
     builder = CompletionBuilder()
 
@@ -96,7 +96,7 @@ async def test_a_backend_asked_without_more_ado_gives_chunks_that_can_be_read() 
     assert builder.completion().replies[0].text == "It is sunny."
 
 
-async def test_what_our_own_tool_adds_is_counted_before_another_request_or_model_has_the_slot() -> None:
+async def test_the_tokens_of_the_respond_tool_are_counted_before_the_slot_is_released() -> None:
     running: list[int] = []
 
     class Counting(OpenAICompatible):

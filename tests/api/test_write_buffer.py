@@ -58,7 +58,7 @@ def run(turns: list[list[bytes]]) -> list[bytes]:
     return asyncio.run(written(turns))
 
 
-async def test_what_is_held_for_somebody_who_has_left_is_dropped() -> None:
+async def test_buffered_data_is_dropped_when_the_client_disconnects() -> None:
     wire, faults = Wire(), []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, fault: faults.append(fault))
@@ -70,24 +70,24 @@ async def test_what_is_held_for_somebody_who_has_left_is_dropped() -> None:
     assert (wire.sent, faults) == ([], [])
 
 
-def test_a_head_leaves_with_its_body() -> None:
+def test_a_head_is_sent_together_with_its_body() -> None:
     assert run([[HEAD, b"body"]]) == [HEAD + b"body"]
 
 
-def test_a_head_with_nothing_behind_it_leaves_in_the_next_turn() -> None:
+def test_a_head_without_a_body_is_sent_in_the_next_turn_of_the_event_loop() -> None:
     assert run([[HEAD], [b"first"], [b"second"]]) == [HEAD, b"first", b"second"]
 
 
-def test_pieces_that_come_by_themselves_leave_by_themselves() -> None:
+def test_separate_pieces_are_sent_separately() -> None:
     assert run([[b"one"], [b"two"], [b"three"]]) == [b"one", b"two", b"three"]
 
 
-def test_what_is_written_in_one_turn_takes_two_writes_at_most() -> None:
+def test_the_writes_of_one_turn_are_combined_into_two_at_most() -> None:
     assert run([[b"a", b"b", b"c", b"d"], [b"e"]]) == [b"a", b"bcd", b"e"]
 
 
 @pytest.mark.parametrize("end", ["close", "abort"])
-def test_nothing_written_is_lost_at_the_end(end: str) -> None:
+def test_buffered_data_is_sent_before_the_connection_closes(end: str) -> None:
     async def end_at_once() -> list[bytes]:
         wire = Wire()
         corked = CoalescingTransport(wire, asyncio.get_running_loop())
@@ -106,7 +106,7 @@ def test_the_bytes_are_the_same_in_the_same_order(turns: list[list[bytes]]) -> N
     assert b"".join(sent) == b"".join(piece for turn in turns for piece in turn)
 
 
-async def test_what_one_turn_writes_is_not_held_without_bound() -> None:
+async def test_the_buffer_of_one_turn_is_bounded() -> None:
     """Else a writer would never learn that its client does not read."""
     wire = Wire()
     corked = CoalescingTransport(wire, asyncio.get_running_loop())

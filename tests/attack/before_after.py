@@ -1,7 +1,7 @@
 """`python -m tests.attack.before_after --before FOLDER`: the table of faults before and after.
 
 FOLDER is a checkout of an earlier commit (`git worktree add --detach FOLDER 494227b`). The same attacks run against its
-daemon and against the one of this checkout. Each daemon may use 6 GB of address space, 60 s of CPU time and 100 s for each.
+daemon and against the one of this checkout. Each daemon may use 6 GB of address space, 60 s of CPU and 100 s for each.
 """
 # ruff: noqa: T201  a command line prints
 

@@ -170,7 +170,7 @@ def _file_modes() -> None:
                 body = submission(side, "look", "finish")
                 for tool in body["workflow"]["tools"].values():
                     tool["execute"] = {"by": "arguments"}
-                body["workflow"]["tools"]["look"]["execute"] = {"by": "caller"}
+                body["workflow"]["tools"]["look"]["execute"] = {"by": "client"}
                 response = httpx.post(proxy.url + RUNS, json=body, timeout=30)
                 assert response.status_code == 200, response.text
                 assert response.json()["status"] not in FINISHED

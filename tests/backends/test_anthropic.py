@@ -43,7 +43,7 @@ async def test_a_prompt_is_counted_as_it_would_be_sent() -> None:
     assert set(transport.asked[0]) == {"model", "messages", "tools"}
 
 
-async def test_a_schema_is_said_in_the_words_that_the_service_takes() -> None:
+async def test_a_schema_is_converted_to_the_subset_that_the_service_accepts() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]}
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     transport = LiteralTransport([b""], EVENTS)

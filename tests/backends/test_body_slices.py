@@ -24,7 +24,7 @@ def _slices(*pieces: bytes, encoding: str = "") -> list[bytes]:
     return handed_out
 
 
-def test_events_that_came_together_are_handed_out_whole_and_a_few_at_a_time() -> None:
+def test_events_that_arrive_together_are_yielded_complete_and_a_few_at_a_time() -> None:
     parts = _slices(EVENTS)
 
     assert b"".join(parts) == EVENTS
@@ -32,7 +32,7 @@ def test_events_that_came_together_are_handed_out_whole_and_a_few_at_a_time() ->
     assert len(parts) <= 2 * len(EVENTS) / _SLICE
 
 
-def test_a_long_line_is_handed_out_in_larger_slices_and_ends_one() -> None:
+def test_a_long_line_is_yielded_in_larger_slices_and_ends_one() -> None:
     line = b"data: " + b"x" * 1_000_000 + b"\n\n"
 
     parts = _slices(EVENTS + line + EVENTS)
@@ -61,7 +61,7 @@ def test_a_piece_that_is_small_stays_as_it_came() -> None:
         ("gzip", gzip.compress(EVENTS, 0)),
     ],
 )
-def test_what_is_compressed_is_unpacked_however_it_comes(encoding: str, packed: bytes, size: int) -> None:
+def test_compressed_data_is_decompressed_at_any_chunk_boundaries(encoding: str, packed: bytes, size: int) -> None:
     parts = _slices(*(packed[at : at + size] for at in range(0, len(packed), size)), encoding=encoding)
 
     assert b"".join(parts) == EVENTS

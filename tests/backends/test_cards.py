@@ -13,7 +13,7 @@ CARD = CapabilityCard("m", "prompt", "it is so", calls=True, parallel=False)
 OTHER = CapabilityCard("n", "native", "it is so", calls=True)
 
 
-def test_cards_are_kept_by_server_and_model(tmp_path: Path) -> None:
+def test_cards_are_stored_by_server_and_model(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     here = CapabilityCache(folder, "http://here")
     here.keep(OTHER)
@@ -28,7 +28,7 @@ def test_cards_are_kept_by_server_and_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", [b"", b"{", b"[]", b'{"s": 7}', b'{"s": {"m": {"model": "m"}}}', b"\xff"])
-def test_a_file_that_is_not_ours_holds_no_cards_and_is_replaced(tmp_path: Path, written: bytes) -> None:
+def test_a_file_of_another_format_has_no_cards_and_is_replaced(tmp_path: Path, written: bytes) -> None:
     (tmp_path / "capabilities.json").write_bytes(written)
     file = CapabilityCache(tmp_path, "s")
 
@@ -37,7 +37,7 @@ def test_a_file_that_is_not_ours_holds_no_cards_and_is_replaced(tmp_path: Path, 
     assert file.load() == [CARD]
 
 
-def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
+def test_a_read_only_folder_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     file = CapabilityCache(tmp_path / "file" / "folder", "s")
 
@@ -54,7 +54,7 @@ def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
         ({}, Path.home() / ".local/state/forge-proxy"),
     ],
 )
-def test_state_is_where_the_desktop_standard_says(
+def test_the_state_folder_follows_the_xdg_specification(
     environment: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from forge_proxy.backends.catalog import ModelEntry, Models, catalog_of, launch_specs
+from forge_proxy.backends.catalog import ModelEntries, ModelEntry, catalog_of, launch_specs
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
 from forge_proxy.backends.llama_server.launch import ServerProgram
 from forge_proxy.backends.selection import select_backend
 from tests.fakes.ollama import FakeOllama
 
-READER: TypeAdapter[dict[str, ModelEntry]] = TypeAdapter(Models)
+READER: TypeAdapter[dict[str, ModelEntry]] = TypeAdapter(ModelEntries)
 SERVER = ServerProgram("llama-server", ("llama-server",))
 
 
@@ -46,7 +46,7 @@ def models(**entries: Any) -> dict[str, ModelEntry]:
         ({"a": {"ollama": "a", "sampling": {"heat": 1}}}, "'temperature', 'top_p'"),
     ],
 )
-def test_entries_that_cannot_be_meant_are_refused_in_words(entries: dict[str, Any], said: str) -> None:
+def test_contradictory_entries_are_errors(entries: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         models(**entries)
 
@@ -77,7 +77,7 @@ async def test_models_that_do_not_go_with_the_backend_are_refused(
     assert str(caught.value).startswith(said)
 
 
-def test_what_an_entry_leaves_out_is_as_the_backend_says_and_flags_are_added() -> None:
+def test_omitted_fields_of_an_entry_have_the_backends_values_and_flags_are_added() -> None:
     config = BackendConfig.model_validate({"llama_server": {"context": 4096, "slots": 2, "extra": ["--mlock"]}})
     listed = models(a={"gguf": "/x/one.gguf"}, b={"gguf": "/x/two.gguf", "context": 1024, "extra": ["--no-mmap"]})
 

@@ -8,7 +8,7 @@ from forge_proxy.backends.config import BackendChoiceError, BackendConfig
 from forge_proxy.backends.selection import refuse_contradictions
 
 
-def test_credentials_in_the_url_and_a_key_exclude_each_other_and_neither_is_shown() -> None:
+def test_credentials_in_the_url_and_a_key_exclude_each_other_and_the_error_has_neither() -> None:
     url = "http://ann:secret@model:8080"
 
     with pytest.raises(BackendChoiceError, match="only one can be sent") as caught:

@@ -88,7 +88,7 @@ HOSTILE: dict[str, Callable[[], Iterator[bytes]]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_what_never_ends_is_given_up_at_the_limit(name: str) -> None:
+async def test_an_endless_stream_is_aborted_at_the_limit(name: str) -> None:
     with pytest.raises(ResponseTooLarge):  # what is allocated once is none of what is held
         await put_together(Endless(make=HOSTILE[name]))
 
@@ -103,7 +103,7 @@ async def test_what_never_ends_is_given_up_at_the_limit(name: str) -> None:
 
 
 @pytest.mark.parametrize("start", [b'{"choices":"', b"", b"   "], ids=["JSON", "spaces", "more spaces"])
-async def test_a_whole_answer_without_end_is_given_up_at_the_limit(start: bytes) -> None:
+async def test_an_endless_whole_response_is_aborted_at_the_limit(start: bytes) -> None:
     def body() -> Iterator[bytes]:
         yield start
         yield from (b" " * 1000 for _ in range(3000))
@@ -124,7 +124,7 @@ async def test_what_is_only_passed_on_is_not_bounded() -> None:
     assert passed == 300_000
 
 
-async def test_an_ollama_is_held_to_the_same_limit() -> None:
+async def test_the_same_limit_applies_to_ollama() -> None:
     line = b'{"message":{"role":"assistant","content":"ab"},"done":false}\n'
     for make in (again(line), again(b"x" * 1000), again(b"[]," * 1000)):
         backend = Ollama("http://m", Endless(make=make), OllamaConfig(), lambda _: None, max_response=100_000)
@@ -192,7 +192,7 @@ async def test_invalid_utf8_is_not_text() -> None:
         await put_together(Endless(make=lambda: iter([sent])))
 
 
-async def test_what_comes_after_done_is_not_read() -> None:
+async def test_data_after_done_is_not_read() -> None:
     sent = (
         event(content="hi") + b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     )

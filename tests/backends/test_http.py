@@ -67,7 +67,7 @@ async def test_a_body_that_is_compressed_unasked_is_read(http: AioHttp) -> None:
     assert chunk.deltas[0].text == "hi"
 
 
-async def test_a_compressed_body_without_end_is_given_up_at_the_limit(http: AioHttp) -> None:
+async def test_an_endless_compressed_body_is_aborted_at_the_limit(http: AioHttp) -> None:
     bomb = gzip.compress(b'{"choices":"' + b"a" * 30_000_000, 9)
     async with server(answer(bomb, "Content-Encoding: gzip")) as url:
         with pytest.raises(ResponseTooLarge, match=r"1 MB \(backend.max_response_mb\)"):
@@ -129,7 +129,9 @@ async def test_informational_answers_are_passed_over(http: AioHttp) -> None:
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"])
-async def test_a_redirect_is_not_followed_and_says_where_to_without_credentials(http: AioHttp, status: str) -> None:
+async def test_a_redirect_is_not_followed_and_the_error_names_its_target_without_credentials(
+    http: AioHttp, status: str
+) -> None:
     where = "Location: https://user:secret@other.example/v1?token=secret"
     async with server(answer(b"", where, status=status)) as url:
         with pytest.raises(UnexpectedStatus) as caught:
@@ -140,7 +142,7 @@ async def test_a_redirect_is_not_followed_and_says_where_to_without_credentials(
 
 
 @pytest.mark.parametrize("where", ["", "Location: http://[::1", "Location: \x7f:::"])
-async def test_a_redirect_to_nowhere_is_named_too(http: AioHttp, where: str) -> None:
+async def test_a_redirect_without_a_target_is_an_error_too(http: AioHttp, where: str) -> None:
     async with server(answer(b"", *([where] if where else []), status="302 Found")) as url:
         with pytest.raises(BackendFault):
             await ask(url, http)
@@ -162,7 +164,7 @@ async def test_a_cookie_is_never_sent_back(http: AioHttp) -> None:
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-async def test_credentials_in_the_url_are_sent_and_never_shown(http: AioHttp, key: str | None) -> None:
+async def test_credentials_in_the_url_are_sent_and_never_reported(http: AioHttp, key: str | None) -> None:
     asked: list[bytes] = []
 
     def fails(request: bytes) -> bytes:

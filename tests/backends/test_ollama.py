@@ -44,7 +44,7 @@ async def test_its_own_route_is_found_below_what_people_paste(url: str) -> None:
     assert fake.paths == ["/api/chat"]
 
 
-async def test_a_model_that_does_not_think_is_asked_again_without_that_and_it_is_remembered() -> None:
+async def test_a_model_without_reasoning_is_retried_without_it_and_that_is_remembered() -> None:
     fake = FakeOllama(thinks_not)
     ollama = fake.adapter()
 
@@ -55,7 +55,7 @@ async def test_a_model_that_does_not_think_is_asked_again_without_that_and_it_is
     assert [asked.get("think") for asked in fake.asked] == ["high", None, None]
 
 
-async def test_thinking_that_the_settings_demand_is_not_given_up() -> None:
+async def test_reasoning_that_the_settings_require_is_not_omitted() -> None:
     fake = FakeOllama(thinks_not)
 
     with pytest.raises(BackendError, match="does not support thinking"):
@@ -71,7 +71,7 @@ async def test_thinking_that_the_settings_demand_is_not_given_up() -> None:
         ("low", ["completion", "thinking"], "low"),
     ],
 )
-async def test_whether_a_model_thinks_where_the_caller_does_not_say(
+async def test_whether_a_model_reasons_if_the_request_does_not_set_it(
     config: str, capabilities: list[str], think: Any
 ) -> None:
     listed = {"models": [{"model": "m:latest", "digest": "1"}]}
@@ -84,7 +84,7 @@ async def test_whether_a_model_thinks_where_the_caller_does_not_say(
     assert fake.asked[0].get("think") == think
 
 
-async def test_models_come_with_their_windows_and_are_looked_at_once() -> None:
+async def test_models_have_their_windows_and_are_described_once() -> None:
     tags: JsonDict = {"models": [{"model": "a:latest", "digest": "1"}, {"model": "b:7b", "digest": "2"}]}
     loaded = {"models": [{"model": "b:7b", "context_length": 4096}]}
     shown = {"model_info": {"general.architecture": "llama", "llama.context_length": 8192}}
@@ -134,7 +134,7 @@ async def test_a_prompt_that_an_old_version_cut_is_an_overflow() -> None:
     assert "processed only 12" in caught.value.server_message
 
 
-async def test_an_answer_that_has_left_is_not_taken_back_but_the_log_is_told() -> None:
+async def test_a_truncated_prompt_of_a_sent_response_is_only_logged() -> None:
     fake = FakeOllama(answers=OLD)
 
     await chunks_of(fake.adapter(), call(messages=[{"role": "user", "content": LONG}], stream=True))
@@ -159,7 +159,7 @@ async def test_a_prompt_that_may_have_been_read_whole_is_no_overflow(answers: An
 
 
 @pytest.mark.parametrize(("limit", "finish"), [({"max_tokens": 9}, "length"), ({}, None)])
-async def test_a_call_that_the_callers_limit_cut_is_an_answer_that_ended_there(
+async def test_a_call_cut_by_the_clients_limit_ends_the_response_with_length(
     limit: JsonDict, finish: str | None
 ) -> None:
     words = 'llama-server returned invalid tool call arguments for "f": unexpected end of JSON input'
@@ -177,7 +177,7 @@ async def test_a_call_that_the_callers_limit_cut_is_an_answer_that_ended_there(
         assert (reply.finish, reply.text, reply.calls) == (finish, None, ())
 
 
-async def test_a_field_without_a_place_is_told_once() -> None:
+async def test_an_omitted_field_is_reported_once() -> None:
     fake = FakeOllama()
     ollama = fake.adapter()
 

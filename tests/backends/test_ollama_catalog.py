@@ -1,4 +1,4 @@
-"""Models of one Ollama under names of ours, each with its terms. What the adapter itself does is in test_ollama.py."""
+"""Models of one Ollama under configured names, each with its options. test_ollama.py tests the adapter itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def catalog(fake: FakeOllama) -> dict[str, OllamaEntry]:
     }
 
 
-async def test_a_name_is_asked_for_as_ollama_calls_it_with_its_terms_and_answered_as_the_caller_did() -> None:
+async def test_a_request_uses_ollamas_name_and_the_entrys_options_and_the_response_the_clients_name() -> None:
     fake = FakeOllama()
     backend = OllamaCatalog(catalog(fake))
     messages: list[Json] = [{"role": "user", "content": "hi"}]
@@ -47,7 +47,7 @@ async def test_a_name_is_asked_for_as_ollama_calls_it_with_its_terms_and_answere
     ]
 
 
-async def test_the_list_is_ours_with_the_window_of_each() -> None:
+async def test_the_list_has_the_configured_names_with_the_window_of_each() -> None:
     backend = OllamaCatalog(catalog(FakeOllama(answers=FAKE_ANSWERS)))
 
     cards = await backend.models()
@@ -57,7 +57,7 @@ async def test_the_list_is_ours_with_the_window_of_each() -> None:
     assert await backend.context_window() is None
 
 
-async def test_another_window_is_for_one_model_which_alone_is_loaded_anew() -> None:
+async def test_a_new_window_reloads_only_its_model() -> None:
     fake = FakeOllama(answers=FAKE_ANSWERS)
     entries = catalog(fake)
     admission = Admission(OllamaCatalog(entries), SetClock(), [].append)

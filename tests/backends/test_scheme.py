@@ -80,7 +80,7 @@ def test_a_server_that_answers_http_with_its_wish_for_https_is_no_openai_server(
     assert f"speaks https; use https://{address}" in ended.out
 
 
-def test_a_certificate_that_is_not_trusted_is_said_to_be_so_and_can_be_trusted() -> None:
+def test_an_untrusted_certificate_is_reported_and_can_be_trusted() -> None:
     with server(tls=True) as address:
         url = f"https://{address}"
         refused = command("check", "--port", "0", "--backend-url", url)
@@ -91,7 +91,7 @@ def test_a_certificate_that_is_not_trusted_is_said_to_be_so_and_can_be_trusted()
     assert (trusted.code, "the-model" in trusted.out) == (0, True)
 
 
-async def test_a_url_whose_scheme_is_right_or_where_nothing_answers_has_no_other() -> None:
+async def test_no_other_scheme_is_suggested_if_the_scheme_is_right_or_nothing_responds() -> None:
     with server(tls=True) as tls, server(tls=False) as plain, closed_port() as port:
         found = [
             await find_other_scheme(url) for url in (f"https://{tls}", f"http://{plain}", f"http://127.0.0.1:{port}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from forge_proxy.cli.connect.clients import CLIENTS, ClientSetup, ConfigFile, DaemonAddress, ServedModel
+from forge_proxy.cli.connect.clients import CLIENTS, ClientConfigFile, ClientSetup, DaemonAddress, ServedModel
 from forge_proxy.cli.connect.jsonc import read_jsonc
 from forge_proxy.cli.connect.text import as_text
 from forge_proxy.cli.connect.write import CannotWrite, restore, write
@@ -156,7 +156,7 @@ def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / ".codex").write_text("a file")
 
     with pytest.raises(CannotWrite, match=r"config\.toml"):
-        write(ConfigFile("~/.codex/config.toml", "toml", {"a": 1}), tmp_path)
+        write(ClientConfigFile("~/.codex/config.toml", "toml", {"a": 1}), tmp_path)
     assert os.listdir(tmp_path) == [".codex"]  # noqa: PTH208
 
 

@@ -17,9 +17,9 @@ from forge_proxy.cli.runs import runs
         ([], b'{"user_message": "\\ud800"}', "stdin: not JSON: 'utf-8' codec can't encode character '\\ud800'"),
         ([], b"[" * 100_000, "stdin: not JSON: "),
         ([], b'{"a": 1', "stdin: not JSON: "),
-        (["--once", "\u00e9"], b"{}", "--once: "),
-        (["--once", "a\nb"], b"{}", "--once: "),
-        (["--once", ""], b"{}", "--once: "),
+        (["--idempotency-key", "\u00e9"], b"{}", "--idempotency-key: "),
+        (["--idempotency-key", "a\nb"], b"{}", "--idempotency-key: "),
+        (["--idempotency-key", ""], b"{}", "--idempotency-key: "),
     ],
 )
 def test_an_unusable_submission_is_an_error_with_its_name(words: list[str], stdin: bytes, said: str) -> None:
@@ -27,6 +27,13 @@ def test_an_unusable_submission_is_an_error_with_its_name(words: list[str], stdi
 
     assert isinstance(came.exception, NotASubmission), came.exception
     assert str(came.exception).startswith(said)
+
+
+def test_the_former_name_of_the_idempotency_key_works_with_a_warning() -> None:
+    result = CliRunner().invoke(runs, ["submit", "-", "--url", "http://127.0.0.1:9", "--once", "\u00e9"], input=b"{}")
+
+    assert str(result.exception).startswith("--idempotency-key: expected up to 200 characters")
+    assert result.stderr == "forge-proxy: --once is now --idempotency-key; the old name ends with 0.3\n"
 
 
 @pytest.mark.parametrize(

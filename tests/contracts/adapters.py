@@ -15,7 +15,7 @@ from forge_proxy.backends.config import BackendConfig, OllamaConfig
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.managed import ManagedLlama
 from forge_proxy.backends.llama_server.manager import ServerManager
-from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, launch_spec
+from forge_proxy.backends.llama_server.programs import TINY_MODEL, find_embedded, launch_spec
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest, ModelCall
@@ -42,7 +42,7 @@ class Adapter:
         return self.answer(stream=stream, verbatim=verbatim)
 
     def answer(self, *, stream: bool, verbatim: bool = False) -> list[Chunk]:
-        """Its answer to one request: what `http` says now."""
+        """Return its response to one request, the current one of `http`."""
 
         async def taken() -> list[Chunk]:
             return [chunk async for chunk in self.backend.stream(self.call(stream=stream, verbatim=verbatim))]
@@ -70,9 +70,9 @@ def openai_compatible() -> Generator[Adapter]:
 
 @contextmanager
 def managed() -> Generator[Adapter]:
-    """Its server is a real process; only what would be said to it goes elsewhere."""
+    """Its server is a real process; only the requests go to a scripted one."""
     http, config = LiteralHttp(), BackendConfig()
-    spec = launch_spec(config, embedded(), TINY_MODEL)
+    spec = launch_spec(config, find_embedded(), TINY_MODEL)
     with asyncio.Runner() as runner:
         manager = runner.run(started(spec, config, http))
         try:

@@ -77,7 +77,7 @@ def _leaked() -> Recording:
 
 
 def _thinking() -> Recording:
-    """Thoughts, text and an end at the limit of tokens; no counts, as from some servers in front of it."""
+    """Reasoning, text and an end at the token limit; no counts, as from some servers in front of it."""
     head = '{"model":"qwen3","created_at":"2025-06-01T10:00:00+02:00","message":{"role":"assistant",'
     lines = [
         head + '"content":"","thinking":"Hm 😀"},"done":false}',

@@ -25,7 +25,7 @@ class Recording:
     reply: Reply
     tokens: int | None
     finished: bytes = b'finish_reason":"'
-    """Stands once in its stream: where the answer is said to be complete."""
+    """Occurs once in the stream, where the response is declared complete."""
 
 
 def _answer(reply: Reply, tokens: int | None, **head: Any) -> bytes:

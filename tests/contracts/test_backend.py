@@ -58,7 +58,7 @@ def cuts(whole: bytes) -> Generator[list[bytes]]:
     yield [whole[at : at + 1] for at in range(len(whole))]
 
 
-def test_a_stream_says_the_same_wherever_it_is_cut(adapter: Adapter, said: Recording) -> None:
+def test_a_stream_gives_the_same_reply_at_any_chunk_boundaries(adapter: Adapter, said: Recording) -> None:
     for pieces in cuts(said.streamed):
         got = put_together(adapter.chunks(pieces, stream=True))
 
@@ -68,7 +68,7 @@ def test_a_stream_says_the_same_wherever_it_is_cut(adapter: Adapter, said: Recor
         assert (got.usage or {}).get("total_tokens") == said.tokens
 
 
-def test_a_whole_answer_says_what_its_stream_says(adapter: Adapter, said: Recording) -> None:
+def test_a_whole_response_equals_its_stream(adapter: Adapter, said: Recording) -> None:
     whole = put_together(adapter.chunks([said.whole], stream=False))
     streamed = put_together(adapter.chunks([said.streamed], stream=True))
 
@@ -122,7 +122,7 @@ def test_what_is_only_passed_on_is_passed_on_byte_for_byte(adapter: Adapter, sai
 
 @folded
 @pytest.mark.parametrize("verbatim", [False, True], ids=["read", "verbatim"])
-def test_a_stream_that_ends_early_is_never_taken_for_a_whole_one(
+def test_a_stream_that_ends_early_is_never_treated_as_complete(
     adapter: Adapter, said: Recording, verbatim: bool
 ) -> None:
     complete = said.streamed.index(b"}", said.streamed.index(said.finished))
@@ -155,7 +155,7 @@ def test_an_answer_whose_end_got_lost_behind_its_finish_reason_is_whole(adapter:
         (503, b'{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}', "Loading model"),
     ],
 )
-def test_a_refusal_keeps_its_status_its_words_and_when_to_come_again(
+def test_a_rejection_keeps_its_status_message_and_retry_after(
     adapter: Adapter, stream: bool, status: int, body: bytes, words: str
 ) -> None:
     adapter.http.says([body[:5], body[5:]], JSON, status, {"retry-after": "7"})
@@ -245,7 +245,7 @@ def test_an_error_event_is_never_an_answer(adapter: Adapter, stream: bool, kind:
         (EVENTS, b'{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}\n\n'),
     ],
 )
-def test_what_is_no_answer_is_never_taken_for_one(
+def test_anything_but_a_response_is_an_error(
     adapter: Adapter, stream: bool, verbatim: bool, kind: str, body: bytes
 ) -> None:
     adapter.http.says([body], kind)
@@ -272,7 +272,7 @@ def test_garbage_in_the_middle_is_passed_on_to_nobody(adapter: Adapter, verbatim
 
 
 @both
-def test_whoever_leaves_closes_the_exchange(dialect: Dialect, adapter: Adapter, stream: bool) -> None:
+def test_closing_the_stream_closes_the_exchange(dialect: Dialect, adapter: Adapter, stream: bool) -> None:
     said = dialect.recordings[0]
     adapter.http.says([said.streamed] if stream else [said.whole], EVENTS if stream else JSON)
 
@@ -295,7 +295,7 @@ def test_whoever_leaves_closes_the_exchange(dialect: Dialect, adapter: Adapter, 
         (500, b"no", Health("down", "no")),
     ],
 )
-def test_health_is_told_and_never_raised(adapter: Adapter, status: int, body: bytes, health: Health) -> None:
+def test_health_is_returned_and_never_raised(adapter: Adapter, status: int, body: bytes, health: Health) -> None:
     adapter.http.says([body], JSON, status)
 
     assert adapter.runner.run(adapter.backend.health()) == health

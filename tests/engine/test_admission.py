@@ -35,7 +35,7 @@ DOWN = BackendUnreachable(URL, "connection refused")
 
 @dataclass
 class Has:
-    """A backend that tells these numbers of slots one after the other, the last one for ever; each when it may."""
+    """A backend that reports these numbers of slots one after the other, the last one repeatedly, once `may` is set."""
 
     said: list[int | BackendFault | None]
     may: asyncio.Event = field(default_factory=asyncio.Event)
@@ -117,7 +117,7 @@ def world(*said: int | BackendFault | None, slots: int | None = None, limit: int
     return World(backend, Admission(backend, clock, heard.append, slots=slots, limit=limit), clock, heard)
 
 
-async def test_a_slot_that_is_left_goes_to_the_next_in_turn() -> None:
+async def test_a_released_slot_goes_to_the_next_in_turn() -> None:
     w = world(slots=2)
     await w.comes("a", "b", "c", "d")
     assert w.inside == ["a", "b"]
@@ -128,7 +128,7 @@ async def test_a_slot_that_is_left_goes_to_the_next_in_turn() -> None:
     assert w.inside == ["b", "c"]
 
 
-async def test_who_is_cancelled_while_waiting_is_passed_over() -> None:
+async def test_a_request_cancelled_in_the_queue_is_skipped() -> None:
     w = world(slots=1)
     await w.comes("a", "b", "c")
 
@@ -142,7 +142,7 @@ async def test_who_is_cancelled_while_waiting_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("called_first", [True, False], ids=["called, then cancelled", "cancelled, then called"])
-async def test_a_slot_that_is_given_to_someone_cancelled_in_the_same_moment_goes_on_to_the_next(
+async def test_a_slot_given_to_a_request_cancelled_at_that_moment_goes_to_the_next(
     called_first: bool,
 ) -> None:
     w = world(slots=1)
@@ -170,7 +170,7 @@ async def test_an_error_inside_frees_the_slot() -> None:
     assert w.inside == ["b"]
 
 
-async def test_a_slot_that_was_left_early_is_not_freed_twice() -> None:
+async def test_a_slot_released_early_is_not_released_twice() -> None:
     w = world(slots=1)
 
     async with w.admission.slot("a") as slot:
@@ -183,7 +183,7 @@ async def test_a_slot_that_was_left_early_is_not_freed_twice() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_however_they_come_and_go_the_slots_hold_and_none_is_lost(seed: int) -> None:
+async def test_in_any_order_of_requests_the_slots_are_respected_and_none_is_lost(seed: int) -> None:
     chance = random.Random(seed)
     w = world(slots=3)
     inside = most = 0
@@ -214,7 +214,7 @@ async def test_however_they_come_and_go_the_slots_hold_and_none_is_lost(seed: in
 @pytest.mark.parametrize(
     ("slots", "took", "seconds"), [(1, None, 10), (4, None, 3), (1, 0.01, 1), (1, 30, 30), (2, 30, 15), (1, 900, 60)]
 )
-async def test_a_full_queue_says_when_to_come_again_by_what_requests_have_taken(
+async def test_a_full_queue_estimates_retry_after_from_the_duration_of_requests(
     slots: int, took: float | None, seconds: int
 ) -> None:
     w = world(slots=slots, limit=0)
@@ -229,7 +229,7 @@ async def test_a_full_queue_says_when_to_come_again_by_what_requests_have_taken(
     assert refused.value.seconds == pytest.approx(seconds, abs=1)
 
 
-async def test_a_caller_who_reads_slowly_keeps_nobody_waiting_once_the_backend_is_done() -> None:
+async def test_a_slow_client_does_not_hold_its_slot_once_the_backend_has_finished() -> None:
     backend = OpenAICompatible(URL, ScriptedHttp([Said(text="hi"), Said(calls=(("get_weather", "{}"),))]))
     admission = Admission(backend, SetClock(), lambda _: None, slots=1, limit=0)
     engine = Engine(EngineConfig(backend, SetClock(), lambda _: None, admission=admission))
@@ -248,7 +248,7 @@ async def test_a_caller_who_reads_slowly_keeps_nobody_waiting_once_the_backend_i
 
 
 async def is_free(admission: Admission) -> bool:
-    """Whether a request would have a slot now, where none may wait."""
+    """Return whether a request would get a slot now without waiting."""
     try:
         async with admission.slot("tries"):
             return True
@@ -256,7 +256,7 @@ async def is_free(admission: Admission) -> bool:
         return False
 
 
-async def test_the_time_in_the_queue_is_told_while_it_lasts_and_afterwards() -> None:
+async def test_the_time_in_the_queue_is_available_during_and_after_the_wait() -> None:
     w = world(slots=1)
     slot = w.admission.slot("b")
     assert slot.queued == 0
@@ -303,7 +303,7 @@ async def test_a_backend_that_tells_no_number_is_asked_by_all_at_once() -> None:
     assert w.heard == [SlotsDetected(None)]
 
 
-async def test_after_a_while_it_is_asked_again_and_only_who_asks_waits_for_that() -> None:
+async def test_the_slots_are_queried_again_after_a_while_and_only_one_request_waits_for_that() -> None:
     w = world(1, 3)
     await w.comes("a", "b")
     w.clock.time += 29
@@ -326,7 +326,9 @@ async def test_after_a_while_it_is_asked_again_and_only_who_asks_waits_for_that(
 @pytest.mark.parametrize(
     ("error", "times"), [(DOWN, 2), (BackendBroke(URL, "cut"), 2), (BackendError(URL, 500, "no"), 1), (None, 1)]
 )
-async def test_it_is_asked_again_after_it_was_gone(error: BackendFault | None, times: int) -> None:
+async def test_the_slots_are_queried_again_after_the_backend_was_unreachable(
+    error: BackendFault | None, times: int
+) -> None:
     w = world(1, 2)
     await w.comes("a")
 
@@ -338,7 +340,7 @@ async def test_it_is_asked_again_after_it_was_gone(error: BackendFault | None, t
     assert len(w.inside) == times
 
 
-async def test_where_it_is_down_one_learns_it_so_and_those_beside_it_from_their_own_requests() -> None:
+async def test_if_the_backend_is_down_only_the_querying_request_fails() -> None:
     w = world(DOWN, 1)
     w.backend.may.clear()
     await w.comes("a", "b", "c")
@@ -352,7 +354,7 @@ async def test_where_it_is_down_one_learns_it_so_and_those_beside_it_from_their_
     assert (w.inside, w.backend.times) == (["b", "c"], 2)
 
 
-async def test_one_that_is_loading_is_asked_by_each_who_comes() -> None:
+async def test_a_loading_backend_is_queried_by_each_request() -> None:
     w = world(BackendError(URL, 503, "Loading model"), BackendError(URL, 503, "Loading model"), 1)
 
     await w.comes("a")
@@ -363,7 +365,7 @@ async def test_one_that_is_loading_is_asked_by_each_who_comes() -> None:
     assert w.heard == [SlotsDetected(1)]
 
 
-async def test_one_that_does_not_answer_is_left_alone_for_a_while() -> None:
+async def test_an_unresponsive_backend_is_not_queried_for_a_while() -> None:
     w = world(2, BackendTimeout(URL, 5), 7)
     await w.comes("a")
     w.clock.time += 31
@@ -373,7 +375,7 @@ async def test_one_that_does_not_answer_is_left_alone_for_a_while() -> None:
     assert (w.inside, w.backend.times) == (["a", "b"], 2)
 
 
-async def test_who_leaves_while_the_backend_is_asked_keeps_nobody_from_it() -> None:
+async def test_a_request_cancelled_during_the_query_does_not_block_others() -> None:
     w = world(1)
     w.backend.may.clear()
     await w.comes("a", "b")

@@ -104,7 +104,7 @@ def call(said: str, tools: list[Json] | None = None) -> ModelCall:
     return ModelCall(ChatRequest(body, ({"role": "user", "content": said},)), stream=False)
 
 
-async def test_a_window_is_asked_for_once_in_a_while_and_told_when_it_changes() -> None:
+async def test_a_window_is_queried_at_intervals_and_reported_when_it_changes() -> None:
     server, clock = Server(), SetClock()
     budgets, heard = made(server, clock=clock)
 
@@ -137,11 +137,11 @@ async def test_what_was_known_of_a_server_holds_while_it_cannot_be_asked() -> No
     assert len(heard) == 2
 
 
-async def test_cards_are_given_the_budget_for_a_window() -> None:
+async def test_cards_have_the_budget_as_their_window() -> None:
     server = Server()
     budgets, _ = made(server, FAST)
 
-    cards = await budgets.advertised([ModelCard("told", 2000), ModelCard("asked")])
+    cards = await budgets.advertise([ModelCard("told", 2000), ModelCard("asked")])
 
     assert [(card.id, card.window) for card in cards] == [("told", 1000), ("asked", 4096)]
     assert server.asked == ["asked"]
@@ -180,7 +180,7 @@ async def test_what_may_be_over_it_is_counted(characters: int, fits: bool) -> No
 
 
 @pytest.mark.parametrize("counts", [True, False])
-async def test_where_it_cannot_be_counted_it_is_estimated_and_said_so(counts: bool) -> None:
+async def test_if_the_prompt_cannot_be_counted_it_is_estimated_and_marked_so(counts: bool) -> None:
     server = Server(counts=False)
     budgets, _ = made(server, FAST)
     counter = Server(fault=DOWN if counts else None, counts=False)
@@ -198,7 +198,7 @@ async def test_tools_count() -> None:
         await admit(budgets, call("hi", [{"function": {"description": "x" * 20_000}}]), server)
 
 
-async def test_forward_lets_everything_through() -> None:
+async def test_with_forward_every_prompt_is_sent() -> None:
     server = Server()
     budgets, _ = made(server, BudgetPolicy(mode=BudgetMode.FORGE_FAST, overflow="forward"))
 
@@ -207,7 +207,7 @@ async def test_forward_lets_everything_through() -> None:
     assert server.counted == 0
 
 
-async def test_a_switch_restarts_a_server_of_ours_and_back() -> None:
+async def test_a_switch_restarts_a_managed_server_and_can_be_reverted() -> None:
     server = Server()
     budgets, _ = made(server, sizing=WindowSizing("restart"))
 
@@ -230,7 +230,7 @@ async def test_a_name_first_asked_for_after_a_switch_has_the_budget_of_the_serve
     assert [event.model for event in heard if isinstance(event, BudgetResolved)] == [None]  # it is told once
 
 
-async def test_a_server_that_takes_less_than_it_is_given_is_believed() -> None:
+async def test_if_a_server_chooses_a_smaller_window_that_is_the_budget() -> None:
     server = Server(most=8192)
     budgets, _ = made(server, sizing=WindowSizing("restart"))
 
@@ -241,7 +241,7 @@ async def test_a_server_that_takes_less_than_it_is_given_is_believed() -> None:
     assert asked.reason == "999999 tokens are configured, but the model server uses 8192"
 
 
-async def test_a_wish_that_was_there_from_the_start_is_given_to_the_server_when_it_is_there() -> None:
+async def test_a_configured_budget_is_set_on_the_server_once_it_is_reachable() -> None:
     server = Server()
     budgets, _ = made(server, FAST, WindowSizing("restart"))
 
@@ -251,7 +251,7 @@ async def test_a_wish_that_was_there_from_the_start_is_given_to_the_server_when_
     assert (await budgets.of()).tokens == 4096
 
 
-async def test_a_switch_that_fails_leaves_everything_as_it_was() -> None:
+async def test_a_failed_switch_changes_nothing() -> None:
     server = Server()
     budgets, _ = made(server, FULL, WindowSizing("restart"))
     before = await budgets.of()
@@ -264,7 +264,7 @@ async def test_a_switch_that_fails_leaves_everything_as_it_was() -> None:
     assert (budgets.policy, await budgets.of()) == (FULL, before)
 
 
-async def test_an_ollama_is_told_its_window_by_the_machine() -> None:
+async def test_the_window_of_an_ollama_depends_on_the_hardware() -> None:
     server = Server(window=None)
     budgets, _ = made(server, sizing=WindowSizing("request", truncates=True))
 
@@ -335,7 +335,7 @@ async def test_half_of_a_window_that_is_not_known_yet_is_found_by_loading_it_onc
     assert (await budgets.of("b")).tokens == 4096
 
 
-async def test_a_window_that_cannot_be_had_leaves_a_model_with_the_one_it_has() -> None:
+async def test_if_a_window_cannot_be_set_the_model_keeps_its_own() -> None:
     server, budgets = shelf(own=FAST)
     server.too_much = 4096
 
@@ -368,7 +368,7 @@ async def test_a_model_with_a_wish_of_its_own_does_not_follow_a_switch() -> None
     assert server.starts == [("b", None)]
 
 
-async def test_what_is_forwarded_is_said_for_each_model() -> None:
+async def test_the_overflow_policy_is_applied_per_model() -> None:
     server = Server(window=8192)
     own = {"b": BudgetPolicy(mode=BudgetMode.FORGE_FAST, overflow="forward")}
     budgets = Budgets(server, SetClock(), [].append, FAST, own=own)
@@ -394,7 +394,7 @@ async def test_the_bytes_of_a_prompt_are_compared_with_the_budget_whether_it_is_
     assert (await budgets.limit_of(make("x" * characters)) is not None) == is_over
 
 
-async def test_of_a_large_prompt_no_more_is_written_than_shows_that_it_is_over() -> None:
+async def test_a_large_prompt_is_serialised_only_until_it_exceeds_the_limit() -> None:
     budgets, _ = made(Server(), BudgetPolicy(mode=BudgetMode.MANUAL, tokens=1000))
     one = large("x" * 20_000_000)
     tracemalloc.start()

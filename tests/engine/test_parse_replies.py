@@ -113,7 +113,7 @@ async def test_a_text_with_many_openers_stays_text_if_no_process_is_available() 
     ]
 
 
-async def test_a_long_text_is_read_lightly_first_and_that_stands_if_nothing_else_comes_in_time() -> None:
+async def test_a_long_text_is_parsed_lightly_first_and_that_result_is_used_if_the_thorough_parser_is_too_slow() -> None:
     broken = Extraction("", (), broken=True, may_recover_more=True)
     thorough = FailsThoroughly(broken)
 

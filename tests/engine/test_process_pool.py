@@ -24,10 +24,10 @@ from tests.fakes.processes import children, has_ended
 from tests.fakes.work import chatter, fail, spin
 
 SECONDS = 60.0
-"""How long work may take where that is not what is tested."""
+"""Time limit of work in tests that do not test the limit."""
 
 
-async def test_a_reading_comes_back_as_it_would_have_been_here() -> None:
+async def test_the_pool_returns_the_same_extraction_as_this_process() -> None:
     said = 'Look: <tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
     reply = Reply(text=said, reasoning="Hm.", finish="stop", logprobs=LogProbs({"content": b'{"token":"Look"}'}))
 
@@ -75,7 +75,7 @@ async def test_what_never_ends_is_ended_and_the_next_one_is_done() -> None:
     assert following == 2
 
 
-async def test_a_caller_who_leaves_takes_the_process_along() -> None:
+async def test_cancelling_a_task_kills_its_process() -> None:
     before = processes()
     async with opened() as workshop:
         asked = asyncio.create_task(workshop.run(spin))
@@ -127,7 +127,7 @@ async def test_a_process_that_is_killed_at_rest_is_replaced() -> None:
         assert following != pid
 
 
-async def test_what_is_meant_for_the_daemon_does_not_end_its_processes() -> None:
+async def test_signals_for_the_daemon_do_not_end_its_processes() -> None:
     async with opened() as workshop:
         pid = await workshop.run(os.getpid)
         assert pid is not None
@@ -178,7 +178,7 @@ async def test_an_idle_process_does_not_stay() -> None:
         assert await workshop.run(os.getpid) not in (None, pid)
 
 
-async def test_a_closed_workshop_leaves_no_process_and_does_nothing_more() -> None:
+async def test_a_closed_pool_has_no_process_and_accepts_no_work() -> None:
     before = processes()
     async with opened() as workshop:
         await workshop.run(os.getpid)

@@ -1,4 +1,4 @@
-"""Swapping models while requests come and go: over the real door, with a server that loads when it is told to."""
+"""Switching models while requests arrive and finish: with the real admission, and a server that loads on command."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_request_for_another_model_waits_for_the_answers_and_then_for_it
         assert [event for event in w.heard if isinstance(event, ModelSwapped)] == [ModelSwapped("b", "a", 0.0)]
 
 
-async def test_the_loaded_model_goes_first_but_not_for_longer_than_the_setting_says() -> None:
+async def test_the_loaded_model_has_precedence_until_the_configured_time_is_over() -> None:
     async with world() as w:
         await w.comes("x:a", "y:b", "x2:a")
         await w.leaves("x:a")
@@ -114,7 +114,7 @@ async def test_the_loaded_model_goes_first_but_not_for_longer_than_the_setting_s
         assert w.loads == ["b", "a"]
 
 
-async def test_a_model_that_fails_fails_its_own_requests_and_is_left_alone_for_a_while() -> None:
+async def test_a_model_that_fails_to_load_fails_its_own_requests_and_is_not_retried_for_a_while() -> None:
     async with world() as w:
         w.broken.add("b")
         await w.comes("x:a", "y:b", "z:b", "x2:a")
@@ -140,7 +140,7 @@ async def test_a_model_that_fails_fails_its_own_requests_and_is_left_alone_for_a
         assert w.inside == ["later:b"]
 
 
-async def test_who_leaves_while_it_is_waited_for_or_loaded_is_passed_over() -> None:
+async def test_requests_cancelled_while_a_model_loads_are_skipped() -> None:
     async with world() as w:
         w.may_load.clear()
         await w.comes("x:a", "y:b", "z:b")
@@ -158,7 +158,7 @@ async def test_who_leaves_while_it_is_waited_for_or_loaded_is_passed_over() -> N
         assert w.admission.queue.waiting == 0
 
 
-async def test_nothing_is_loaded_for_those_who_have_left() -> None:
+async def test_no_model_is_loaded_for_cancelled_requests() -> None:
     async with world() as w:
         await w.comes("x:a", "y:b")
         w.tasks["y:b"].cancel()
@@ -168,7 +168,7 @@ async def test_nothing_is_loaded_for_those_who_have_left() -> None:
         assert w.loads == []
 
 
-async def test_an_exchange_by_somebody_else_goes_before_and_may_have_loaded_it_already() -> None:
+async def test_a_concurrent_switch_goes_first_and_may_have_loaded_the_model_already() -> None:
     async with world() as w:
         may_end = asyncio.Event()
 

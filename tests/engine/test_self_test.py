@@ -101,7 +101,7 @@ def only_talks(_: JsonDict) -> Said:
         (only_talks, {"tools": "prompt", "calls": False, "required": None}),
     ],
 )
-async def test_a_card_says_what_works(answer: Callable[[JsonDict], Said], found: JsonDict) -> None:
+async def test_a_card_lists_the_capabilities(answer: Callable[[JsonDict], Said], found: JsonDict) -> None:
     backend = OpenAICompatible("http://m", Answering(answer=answer))
 
     card = await self_test(backend, "m", Dialect())
@@ -171,7 +171,7 @@ def question() -> ChatRequest:
 @pytest.mark.parametrize(
     ("mode", "in_request"), [("auto", False), ("native", True)], ids=["left-open", "set-by-the-user"]
 )
-async def test_requests_are_written_as_the_card_says_also_by_a_later_daemon(mode: Any, in_request: bool) -> None:
+async def test_requests_are_encoded_by_the_stored_card_also_after_a_restart(mode: Any, in_request: bool) -> None:
     kept = Kept()
     for _ in range(2):
         http = Answering(answer=drops_tools)

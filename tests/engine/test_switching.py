@@ -16,7 +16,7 @@ def switching(w: World) -> BackendSwitcher:
     return BackendSwitcher(w.admission, Models(w.backend, w.clock).forget)
 
 
-async def test_who_runs_may_end_who_comes_waits_and_goes_on_when_it_is_done() -> None:
+async def test_running_requests_finish_and_new_ones_wait_until_the_switch_is_done() -> None:
     w = world(slots=2)
     await w.comes("a")
     went: list[str] = []
@@ -39,7 +39,7 @@ async def test_who_runs_may_end_who_comes_waits_and_goes_on_when_it_is_done() ->
     assert w.inside == ["b", "c"]
 
 
-async def test_one_who_does_not_end_holds_it_up_no_longer_than_the_deadline() -> None:
+async def test_a_request_that_does_not_finish_delays_a_switch_until_the_deadline_only() -> None:
     w = world(slots=2)
     await w.comes("a")
 
@@ -49,7 +49,7 @@ async def test_one_who_does_not_end_holds_it_up_no_longer_than_the_deadline() ->
     assert await switching(w).switch(exchange, drain_seconds=0) == ["a"]
 
 
-async def test_an_exchange_that_fails_or_is_given_up_leaves_nobody_waiting() -> None:
+async def test_after_a_failed_or_cancelled_switch_no_request_waits() -> None:
     w = world(slots=1)
 
     async def fails() -> None:
@@ -74,7 +74,7 @@ async def test_an_exchange_that_fails_or_is_given_up_leaves_nobody_waiting() -> 
     assert w.inside == ["b"]
 
 
-async def test_the_slots_of_what_comes_after_it_count() -> None:
+async def test_after_a_switch_the_slots_of_the_new_server_apply() -> None:
     w = world(1, 3)
     await w.comes("a")
     w.leaves("a")
@@ -124,7 +124,7 @@ async def test_two_exchanges_are_made_one_after_the_other() -> None:
     assert made == ["first begins", "first ends", "second"]
 
 
-async def test_who_leaves_while_it_is_exchanged_is_passed_over() -> None:
+async def test_a_request_cancelled_during_a_switch_is_skipped() -> None:
     w = world(slots=1)
 
     async def exchange() -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import httpx
 
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
-from forge_proxy.processes.supervision import supervised
+from forge_proxy.processes.supervision import build_reaper_command
 from tests.fakes.processes import ROOT, until
 
 
@@ -24,7 +24,7 @@ def llama_cpp(key: str) -> Generator[str]:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     words = ["--model", str(TINY_MODEL), "--alias", "tiny-tools", "--host", "127.0.0.1", "--port", str(port), "--jinja"]
-    command = supervised([sys.executable, "-m", "forge_proxy.backends.llama_server.embedded_child", *words])
+    command = build_reaper_command([sys.executable, "-m", "forge_proxy.backends.llama_server.embedded_child", *words])
     with subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "LLAMA_API_KEY": key}, start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

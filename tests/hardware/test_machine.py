@@ -62,7 +62,9 @@ async def test_nvidia_smi_tells_every_card(bare: Path) -> None:
         ("while :; do :; done", "did not finish within 2 s"),
     ],
 )
-async def test_an_nvidia_smi_that_fails_or_hangs_is_said_and_no_error(bare: Path, script: str, why: str) -> None:
+async def test_an_nvidia_smi_that_fails_or_hangs_is_reported_and_not_an_error(
+    bare: Path, script: str, why: str
+) -> None:
     program(bare, script)
 
     found = await machine(bare).profile()
@@ -87,7 +89,7 @@ async def test_a_program_that_cannot_be_run_is_no_error(bare: Path) -> None:
         ("Card, with a comma, 8192, 0", Gpu("Card, with a comma", 8192)),
     ],
 )
-def test_sizes_that_are_not_told_are_not_made_up(said: str, gpu: Gpu) -> None:
+def test_unreported_sizes_stay_unknown(said: str, gpu: Gpu) -> None:
     assert read_cards(said, ram_mb=1000) == (gpu,)
 
 
@@ -110,7 +112,7 @@ def nvmlDeviceGetMemoryInfo(card):
 
 
 @pytest.mark.parametrize(("init", "source"), [("...", "nvml"), ("raise NVMLError('no driver')", "none")])
-async def test_nvml_is_asked_where_there_is_no_nvidia_smi(
+async def test_nvml_is_queried_if_there_is_no_nvidia_smi(
     bare: Path, monkeypatch: pytest.MonkeyPatch, init: str, source: str
 ) -> None:
     (bare / "pynvml.py").write_text(NVML.format(init=init))

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from forge_proxy.cli.options import collect_overrides
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import Settings, SettingsError, given, load
-from forge_proxy.settings.masking import masked
-from forge_proxy.settings.usable import refuse_unusable
+from forge_proxy.settings.masking import mask_secrets
+from forge_proxy.settings.startup_checks import refuse_unusable
 from tests.properties import sample
 
 SECRET = "hunter2-Zq9"
@@ -105,7 +105,7 @@ def test_errors_contain_no_malformed_secret(tmp_path: Path, monkeypatch: pytest.
             assert SECRET not in message, path
             refused += settings is None
             if settings is not None and not is_no_secret(path):
-                assert SECRET not in str(masked(settings)), path
+                assert SECRET not in str(mask_secrets(settings)), path
     assert refused > len(paths_tried)
 
 
@@ -121,7 +121,7 @@ def is_no_secret(path: tuple[str, ...]) -> bool:
 def test_valid_secrets_are_masked(values: Mapping[str, Any]) -> None:
     settings = given(values)
 
-    assert SECRET not in str(masked(settings))
+    assert SECRET not in str(mask_secrets(settings))
     assert SECRET not in attempt(lambda: refuse_unusable(settings))[1]
 
 

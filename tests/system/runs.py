@@ -61,7 +61,7 @@ def kill(proxy: Process) -> None:
 def submission(side: FarSide, *tools: str, by_caller: tuple[str, ...] = (), **fields: Any) -> JsonDict:
     """A run that calls these tools over HTTP, the last one to end it."""
     ways: JsonDict = {name: {"by": "http", "url": f"{side.url}/tools/{name}"} for name in tools}
-    ways |= {name: {"by": "caller"} for name in by_caller}
+    ways |= {name: {"by": "client"} for name in by_caller}
     parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}
     workflow = {
         "name": "w",

@@ -52,7 +52,7 @@ def test_an_interrupt_during_an_import_prints_nothing(module: str, tmp_path: Pat
 
 @pytest.mark.parametrize("words", [("status",), ("config", "check"), ("check", "--backend-url", "http://127.0.0.1:9")])
 def test_an_interrupt_of_another_command_prints_no_traceback(words: tuple[str, ...], tmp_path: Path) -> None:
-    module = {"status": "httpx", "config": "forge_proxy.settings.usable", "check": "fastapi"}[words[0]]
+    module = {"status": "httpx", "config": "forge_proxy.settings.startup_checks", "check": "fastapi"}[words[0]]
     script = tmp_path / "interrupted.py"
     script.write_text(_INTERRUPTS_ITSELF.format(module=module, words=words))
 

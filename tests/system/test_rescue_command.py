@@ -101,7 +101,7 @@ def test_a_call_that_only_the_thorough_parser_finds_is_marked(folder: Path) -> N
         folder, f'<tool_call>{{"name": "get_weather", "arguments": {{"city": "{LONG}", "days": 1}}}}</tool_call>'
     )
 
-    assert said["reading"] == "thorough"
+    assert said["parser"] == "thorough"
     assert said["calls"][0]["arguments"] == {"city": LONG, "days": 1}
 
 
@@ -109,12 +109,37 @@ def test_json_contains_all_findings(folder: Path) -> None:
     said = found(folder, f"<think>Hm.</think>It is:\n{PARIS}")
 
     assert said["text"] == "It is:"
-    assert said["thoughts"] == "Hm."
+    assert said["reasoning"] == "Hm."
     (call,) = said["calls"]
     assert (call["tool"], call["form"], call["explicit"]) == ("get_weather", "json", False)
     assert call["place"] == {"start": 25, "end": 25 + len(PARIS), "line": 2, "column": 1}
-    assert (call["check"], call["marks"]) == ("repaired", ["days: string → integer"])
-    assert said["verdict"]["does"] == "hand out"
+    assert (call["check"], call["interventions"]) == ("repaired", ["days: string → integer"])
+    assert said["verdict"]["action"] == "deliver"
+
+
+@pytest.mark.parametrize(
+    ("text", "action", "former_action"),
+    [(PARIS, "deliver", "hand out"), ("<tool_call>{", "retry", "ask again")],
+)
+def test_json_has_renamed_fields_by_their_former_names_too(
+    folder: Path, text: str, action: str, former_action: str
+) -> None:
+    said = found(folder, f"<think>Hm.</think>{text}")
+
+    verdict, calls = said["verdict"], said["calls"]
+    assert (said["reading"], said["thoughts"]) == (said["parser"], said["reasoning"])
+    assert (verdict["action"], verdict["does"], verdict["in_words"]) == (action, former_action, verdict["summary"])
+    assert verdict.get("says") == verdict.get("corrections")
+    assert [(call["said"], call["in_thoughts"], call["marks"]) for call in calls] == [
+        (call["written_name"], call["in_reasoning"], call["interventions"]) for call in calls
+    ]
+
+
+def test_json_has_the_reason_of_a_rejected_candidate_by_both_names(folder: Path) -> None:
+    (rejected,) = found(folder, f"Use {PARIS} here.")["not_calls"]
+
+    assert rejected["description"].startswith("a call of get_weather")
+    assert (rejected["what"], rejected["why"]) == (rejected["description"], rejected["reason"])
 
 
 def test_positional_and_raw_arguments_are_listed(folder: Path) -> None:

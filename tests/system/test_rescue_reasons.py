@@ -72,15 +72,15 @@ def test_rejected_candidates_have_a_reason(text: str, what: str, why: str) -> No
 
     assert findings.calls == ()
     (one,) = findings.rejected
-    assert f"{one.what} {one.span}" == what
-    assert one.why.startswith(why)
+    assert f"{one.description} {one.span}" == what
+    assert one.reason.startswith(why)
 
 
 def test_a_cut_call_is_reported_as_cut() -> None:
     findings = analyze(turn(), MARKED[:-14], "length")
 
     (one,) = findings.rejected
-    assert one.why.startswith("the response was cut before this call was complete")
+    assert one.reason.startswith("the response was cut before this call was complete")
 
 
 @pytest.mark.parametrize("text", ["It is sunny.", "{}", "[1, 2]", '{"name": "Bob", "age": 3}', "", "`code`", "ready"])

@@ -252,8 +252,8 @@ class TestCommands:
     def test_the_same_key_submits_once(self, side: FarSide, proxy: Process) -> None:
         body = submission(side, "finish")
 
-        first, second = (self.ask(proxy, "submit", "-", "--once", "k", stdin=body) for _ in range(2))
-        other = self.ask(proxy, "submit", "-", "--once", "k", stdin={**body, "user_message": "Stop."})
+        first, second = (self.ask(proxy, "submit", "-", "--idempotency-key", "k", stdin=body) for _ in range(2))
+        other = self.ask(proxy, "submit", "-", "--idempotency-key", "k", stdin={**body, "user_message": "Stop."})
 
         assert first.out == second.out
         assert (other.code, other.err) == (1, "forge-proxy: this Idempotency-Key was used for another submission\n")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from forge_proxy.daemon.reload import masked
+from forge_proxy.daemon.reload import mask_secrets
 from forge_proxy.settings import SettingsError, load
 from forge_proxy.tools.config import McpServerConfig
 
@@ -54,7 +54,7 @@ def test_secrets_are_masked_in_displayed_settings(tmp_path: Path) -> None:
     }
     file = write(tmp_path, {"callbacks": {"secret": SECRET}, "mcp": {"servers": servers}})
 
-    assert SECRET not in str(masked(load(file, {})))
+    assert SECRET not in str(mask_secrets(load(file, {})))
 
 
 def test_environment_variables_set_the_secret_and_the_list(monkeypatch: pytest.MonkeyPatch) -> None:

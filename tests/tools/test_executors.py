@@ -53,7 +53,7 @@ async def test_each_tool_is_executed_by_the_executor_of_its_kind(served: tuple[T
             "ask": {"by": "http", "url": address},
             "welcome": {"by": "mcp", "server": "here", "tool": "greet"},
             "finish": {"by": "arguments"},
-            "approve": {"by": "caller"},
+            "approve": {"by": "client"},
         },
         "run-1",
     )
@@ -82,7 +82,7 @@ async def test_the_mcp_server_provides_what_a_declaration_omits(served: tuple[To
     assert declared == ToolSpec("sky", SCHEMA, "The weather outside.")
 
 
-@pytest.mark.parametrize("execute", [{"by": "caller"}, {"by": "arguments"}, {"by": "http"}])
+@pytest.mark.parametrize("execute", [{"by": "client"}, {"by": "arguments"}, {"by": "http"}])
 async def test_other_executors_require_parameters(served: tuple[ToolRegistry, str], execute: dict[str, str]) -> None:
     registry, address = served
     execute = {**execute, "url": address} if execute["by"] == "http" else execute
@@ -96,10 +96,10 @@ async def test_other_executors_require_parameters(served: tuple[ToolRegistry, st
 @pytest.mark.parametrize(
     ("execute", "message"),
     [
-        ({}, "tools[2].execute.by: expected one of caller, arguments, http, mcp"),
-        ({"by": "shell", "command": "rm"}, "tools[2].execute.by: expected one of caller, arguments, http, mcp"),
-        ({"by": ["http"]}, "tools[2].execute.by: expected one of caller, arguments, http, mcp"),
-        ({"by": "caller", "url": "http://a"}, "tools[2].execute.url: unknown field for execute.by caller"),
+        ({}, "tools[2].execute.by: expected one of client, arguments, http, mcp"),
+        ({"by": "shell", "command": "rm"}, "tools[2].execute.by: expected one of client, arguments, http, mcp"),
+        ({"by": ["http"]}, "tools[2].execute.by: expected one of client, arguments, http, mcp"),
+        ({"by": "client", "url": "http://a"}, "tools[2].execute.url: unknown field for execute.by client"),
         ({"by": "arguments", "a": 1}, "tools[2].execute.a: unknown field for execute.by arguments"),
         ({"by": "http"}, "tools[2].execute.url: required, but missing"),
         ({"by": "http", "url": "file:///etc/passwd"}, "tools[2].execute.url: expected a URL such as"),
@@ -171,5 +171,5 @@ async def test_a_fifth_kind_is_one_class_and_its_place_in_the_registry() -> None
     assert await tools.execute(ToolCall("roll"), "k") == ToolOutcome("run-1 rolled 6")
     with pytest.raises(InvalidRequest, match=r"tools\[2\]\.execute\.sides: required, but missing"):
         await registry.declare(ToolDeclaration("roll", {"by": "dice"}, "Roll.", SCHEMA), AT)
-    with pytest.raises(InvalidRequest, match="expected one of caller, arguments, dice"):
+    with pytest.raises(InvalidRequest, match="expected one of client, arguments, dice"):
         await registry.declare(ToolDeclaration("roll", {"by": "http"}, "Roll.", SCHEMA), AT)

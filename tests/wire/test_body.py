@@ -1,4 +1,4 @@
-"""What is decided by the first bytes of a body, and what is said if there is no memory to read it."""
+"""The first bytes of a body decide how it is parsed; without memory for it the request is an error."""
 
 from __future__ import annotations
 

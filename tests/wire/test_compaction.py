@@ -1,4 +1,4 @@
-"""A caller's messages as compaction sees them, and what is cut of their JSON: nothing else changes."""
+"""The client's messages as compaction classifies them, and the cuts in their JSON: nothing else changes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def phase(number: int, messages: list[Json] = HISTORY) -> list[Any]:
     return apply_cuts(messages, tags, list(TieredCompact().plans(tags.messages))[number - 1].cuts)
 
 
-def test_messages_are_told_apart_by_what_they_are_for() -> None:
+def test_messages_are_classified_by_their_purpose() -> None:
     tags = classify_messages(HISTORY)
 
     kinds = [(place, message.type.value) for place, message in zip(tags.places, tags.messages, strict=True)]
@@ -99,7 +99,7 @@ def test_messages_are_told_apart_by_what_they_are_for() -> None:
     ]
 
 
-def test_phase_1_truncates_old_results_and_keeps_their_pictures() -> None:
+def test_phase_1_truncates_old_results_and_keeps_their_images() -> None:
     after = phase(1)
 
     shorter = "x" * 200 + "\n[Truncated — 1800 chars removed]"
@@ -111,14 +111,14 @@ def test_phase_1_truncates_old_results_and_keeps_their_pictures() -> None:
     assert [*after[:3], *after[5:]] == [*HISTORY[:3], *HISTORY[5:]]
 
 
-def test_phase_2_leaves_a_few_words_in_the_place_of_results() -> None:
+def test_phase_2_replaces_results_by_a_short_text() -> None:
     after = phase(2)
 
     assert after[3]["content"] == "[Result dropped to save context]"
     assert after[4]["content"] == [{"type": "text", "text": "[Result dropped to save context]"}]
 
 
-def test_phase_3_takes_thoughts_and_answers_and_leaves_the_calls() -> None:
+def test_phase_3_drops_reasoning_and_text_and_keeps_the_calls() -> None:
     after = phase(3)
 
     assert after[2] == assistant("a", "b", x_of_the_client=1)
@@ -127,7 +127,7 @@ def test_phase_3_takes_thoughts_and_answers_and_leaves_the_calls() -> None:
     ]  # fmt: skip
 
 
-def test_a_picture_without_words_is_dropped_too() -> None:
+def test_an_image_without_text_is_dropped_too() -> None:
     shot = result("a", [{"type": "image_url", "image_url": {"url": "data:" + LONG}}])
 
     after = phase(2, [USER, assistant("a"), shot, assistant("b"), result("b", ""), assistant("c"), result("c", "")])

@@ -183,7 +183,7 @@ LARGE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_large_values_are_written_in_slices(name: str) -> None:
+def test_large_values_are_serialised_in_slices(name: str) -> None:
     pieces = list(write_slices(LARGE[name]))
 
     assert b"".join(pieces) == orjson.dumps(LARGE[name])
@@ -204,7 +204,7 @@ def test_bytes_are_those_of_the_library(value: Any, piece: int) -> None:
             assert b"".join(write_slices(value)) == expected
 
 
-def test_what_is_nested_too_deeply_to_be_written_is_an_error() -> None:
+def test_values_nested_too_deeply_to_serialise_are_an_error() -> None:
     value: Any = []
     for _ in range(253):
         value = [value]

@@ -89,7 +89,7 @@ def test_arguments_become_the_text_of_an_object(said: Any, sent: str) -> None:
     assert arguments_of(repair_messages([USER, calling(said), result()])[1]) == sent
 
 
-def test_only_the_broken_message_is_written_anew() -> None:
+def test_only_the_broken_message_is_replaced() -> None:
     messages = [USER, calling("{}"), result(), calling("{}", "oops"), result(), result("call_1")]
     before = copy.deepcopy(messages)
 
@@ -145,7 +145,7 @@ def test_calls_and_results_without_ids_are_paired_in_order(nothing: Any) -> None
         (["call_1"], ["call_1"]),
     ],
 )
-def test_a_result_of_no_call_gets_the_one_that_is_left(named: list[Any], paired: list[str]) -> None:
+def test_a_result_without_a_call_gets_the_remaining_call(named: list[Any], paired: list[str]) -> None:
     out: list[Any] = repair_messages([USER, calling("{}", "{}"), *map(result, named)])
 
     assert [message["tool_call_id"] for message in out[2:]] == paired
@@ -167,7 +167,7 @@ def test_a_late_result_keeps_the_id_of_an_earlier_call() -> None:
         ({"role": "tool", "tool_call_id": ""}, {"role": "tool", "tool_call_id": "", "content": ""}),
     ],
 )
-def test_what_a_serialiser_left_out_is_put_back(message: Message, sent: Message | None) -> None:
+def test_fields_that_a_serialiser_omits_are_restored(message: Message, sent: Message | None) -> None:
     assert repair_messages([USER, message])[1] == (sent or message)
 
 
@@ -192,7 +192,7 @@ MESSAGES = st.lists(
 
 @examples(200)
 @given(messages=MESSAGES)
-def test_each_turn_heals_the_same_and_what_is_healed_stays(messages: list[Json]) -> None:
+def test_repairs_are_the_same_in_each_turn_and_idempotent(messages: list[Json]) -> None:
     messages = orjson.loads(json.dumps(messages))
 
     out = repair_messages(messages)

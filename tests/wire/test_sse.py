@@ -38,7 +38,7 @@ def written(parts: list[list[bytes]], between: list[bytes], ending: bytes, *, sp
 @pytest.mark.parametrize("ending", ENDINGS, ids=["LF", "CRLF", "CR"])
 @examples(120)
 @given(parts=EVENTS, between=st.lists(BETWEEN, max_size=2), spaced=st.booleans(), lengths=LENGTHS)
-def test_any_cut_of_the_bytes_gives_the_events_that_were_written(
+def test_any_chunk_boundaries_give_the_same_events(
     ending: bytes, parts: list[list[bytes]], between: list[bytes], spaced: bool, lengths: list[int]
 ) -> None:
     stream = written(parts, between, ending, spaced=spaced)
@@ -94,12 +94,12 @@ def test_the_end_of_the_stream_completes_an_event(ending: bytes, missing: int) -
         ("data: é😀\u2028x\n\n".encode(), ["é😀\u2028x".encode()]),
     ],
 )
-def test_only_data_that_says_something_is_an_event(stream: bytes, said: list[bytes]) -> None:
+def test_only_non_empty_data_is_an_event(stream: bytes, said: list[bytes]) -> None:
     assert events([stream]) == said
     assert events(cut(stream, [1])) == said
 
 
-def test_an_event_is_given_out_as_soon_as_it_is_complete() -> None:
+def test_an_event_is_returned_as_soon_as_it_is_complete() -> None:
     reader = SseReader()
 
     steps = [reader.feed(piece) for piece in (b"data: a\r\n", b"\r", b"\ndata: b\n\ndata", b": c\n", b"\n")]
@@ -112,7 +112,7 @@ def test_an_event_is_given_out_as_soon_as_it_is_complete() -> None:
     [b"data: " + b"x" * 90, b"data: x\n", b"data:\n", b": comment "],
     ids=["a line without end", "lines without an empty one", "empty lines of data", "a comment without end"],
 )
-def test_no_more_of_an_event_is_held_than_the_limit(piece: bytes) -> None:
+def test_the_buffer_of_an_event_is_bounded_by_the_limit(piece: bytes) -> None:
     reader = SseReader(limit=10_000)
 
     def feed() -> None:

@@ -123,7 +123,7 @@ async def test_stopping_cancels_all_runs() -> None:
         await worker.run(workflow(done, "late"), "late")
 
 
-async def test_cancelling_the_caller_removes_its_run() -> None:
+async def test_cancelling_the_awaiting_task_removes_its_run() -> None:
     client, done = GatedClient(), list[str]()
     client.gates["first"] = asyncio.Event()
     async with SlotWorker(WorkflowRunner(client)) as worker:
@@ -138,7 +138,7 @@ async def test_cancelling_the_caller_removes_its_run() -> None:
     assert done == ["last"]
 
 
-async def test_an_error_of_a_run_is_raised_to_its_caller_only() -> None:
+async def test_an_error_of_a_run_is_raised_only_where_that_run_is_awaited() -> None:
     client = SaidClient([calls("step")])
     async with SlotWorker(WorkflowRunner(client, max_iterations=2)) as worker:
         with pytest.raises(MaxIterationsError):
@@ -159,7 +159,7 @@ async def test_a_tool_that_cancels_itself_ends_neither_its_run_nor_the_worker() 
         assert await worker.run(workflow([], "next"), "next") == "next is done"
 
 
-async def test_a_base_exception_of_a_run_is_raised_to_its_caller_only() -> None:
+async def test_a_base_exception_of_a_run_is_raised_only_where_that_run_is_awaited() -> None:
     class Panic(BaseException):
         pass
 

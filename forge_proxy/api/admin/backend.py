@@ -9,7 +9,7 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from forge_proxy.api.admin.former_names import former_field
-from forge_proxy.api.admin.ports import ServerState
+from forge_proxy.api.admin.ports import ServerStateName
 from forge_proxy.api.admin.services import AdminServices
 
 
@@ -23,7 +23,7 @@ class HealthInfo(BaseModel):
 class ManagedServerInfo(BaseModel):
     """A managed model server."""
 
-    state: ServerState
+    state: ServerStateName
     model: str | None
     pid: int | None
     restarts: int = Field(description="How often it was restarted after a crash.")
@@ -85,7 +85,7 @@ class BackendEndpoints:
         return await self.read()
 
     async def stop(self) -> BackendInfo:
-        """Stop it once the running responses have ended."""
+        """Stop the server once the running responses have ended."""
         await self._parts.managed.stop()
         return await self.read()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from forge_proxy.api.admin.former_names import former_field
-from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Overflow
+from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, OverflowAction
 from forge_proxy.core.validation import to_invalid_request
 from forge_proxy.engine.answer import Engine
 
@@ -17,7 +17,7 @@ class BudgetChange(BaseModel):
 
     mode: BudgetMode = Field(description="backend, manual, forge-full or forge-fast.")
     tokens: int | None = Field(default=None, description="The number of tokens; only with mode manual.")
-    overflow: Overflow | None = Field(
+    overflow: OverflowAction | None = Field(
         default=None, description="What to do with a prompt over the budget: reject, forward or compact."
     )
 
@@ -30,7 +30,7 @@ class BudgetInfo(BaseModel):
     reason: str = Field(description="How the number was determined.")
     window: int | None = Field(description="The window that the model server reports.")
     enforced: bool = Field(description="Whether forge-proxy rejects longer prompts; otherwise the model server does.")
-    overflow: Overflow = Field(description="What happens to a prompt over the budget.")
+    overflow: OverflowAction = Field(description="What happens to a prompt over the budget.")
     because = former_field("reason", str)
 
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import JsonObject
 
-ServerState = Literal["starting", "loading", "ready", "draining", "stopped", "asleep", "crash-loop", "failed"]
+ServerStateName = Literal["starting", "loading", "ready", "draining", "stopped", "asleep", "crash-loop", "failed"]
 
 
 class NotManaged(ForgeError):
@@ -38,7 +38,7 @@ class WrongSettings(ForgeError):
 class ServerStatusReport:
     """The state of a managed model server. `detail` is the reason for it, if there is one."""
 
-    state: ServerState
+    state: ServerStateName
     model: str | None = None
     pid: int | None = None
     restarts: int = 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from fastapi import Header, Query, Request
+from fastapi import Header, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from forge_proxy.api.admin.former_names import FormerName
 from forge_proxy.api.admin.run_events import event_stream
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.workflows.runs.execution import open_calls
@@ -18,6 +19,7 @@ from forge_proxy.workflows.runs.serialization import RunError, RunResult, messag
 from forge_proxy.workflows.runs.service import Runs, is_run_id
 from forge_proxy.workflows.runs.submission import CompletedStep, Submission, read_submission
 from forge_proxy.workflows.runs.tool_outputs import ToolOutput
+from forge_proxy.workflows.tool_registry import FORMER_CLIENT_KIND
 
 
 class RunSummary(BaseModel):
@@ -77,12 +79,16 @@ class RunDeleted(BaseModel):
     deleted: Literal[True] = True
 
 
+RunIdInPath = Annotated[str, Path(description="The id of the run.")]
+
+
 class RunEndpoints:
     """The endpoints of `/runs`."""
 
     def __init__(self, runs: Runs, keepalive_seconds: float) -> None:
         self._runs = runs
         self._keepalive_seconds = keepalive_seconds
+        self._warn_of_caller = FormerName('execute.by "caller"', '"client"')
 
     async def submit(
         self,
@@ -100,6 +106,8 @@ class RunEndpoints:
         """Submit a run. It is stored before the response, and continues even if the client disconnects or the daemon
         restarts.
         """
+        if any(execute.get("by") == FORMER_CLIENT_KIND for execute in submission.executes.values()):
+            self._warn_of_caller()
         return to_run_info(await self._runs.submit(submission, idempotency_key))
 
     async def list(
@@ -117,14 +125,14 @@ class RunEndpoints:
         more = found[limit - 1].id if found[limit:] else None
         return RunPage(data=[_to_summary(head) for head in found[:limit]], next=more)
 
-    async def read(self, run_id: str) -> RunInfo:
+    async def read(self, run_id: RunIdInPath) -> RunInfo:
         """Show a run, with the messages that the model receives."""
         return to_run_info(await self._runs.get(run_id))
 
     async def events(
         self,
         request: Request,
-        run_id: str,
+        run_id: RunIdInPath,
         after: Annotated[
             int, Query(ge=0, le=2**31 - 1, description="The id of an event; only later ones are sent.")
         ] = 0,
@@ -142,15 +150,15 @@ class RunEndpoints:
         await self._runs.head(run_id)
         return event_stream(request, self._runs.follow_events(run_id, after), self._keepalive_seconds)
 
-    async def put_outputs(self, run_id: str, submitted: ToolOutputs) -> RunInfo:
+    async def put_outputs(self, run_id: RunIdInPath, submitted: ToolOutputs) -> RunInfo:
         """Submit the outputs of calls. After the last one the run continues. The same output may be submitted twice."""
         return to_run_info(await self._runs.post_outputs(run_id, submitted.outputs))
 
-    async def cancel(self, run_id: str) -> RunInfo:
+    async def cancel(self, run_id: RunIdInPath) -> RunInfo:
         """Cancel a run: stop the model at once, and wait for a running tool."""
         return to_run_info(await self._runs.cancel(run_id))
 
-    async def delete(self, run_id: str) -> RunDeleted:
+    async def delete(self, run_id: RunIdInPath) -> RunDeleted:
         """Delete a run that has ended, and its events."""
         await self._runs.delete(run_id)
         return RunDeleted(id=run_id)

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from fastapi import Path
 from pydantic import BaseModel, Field
 
 from forge_proxy.api.admin.former_names import former_field
@@ -61,7 +62,7 @@ class TextResponseEndpoints:
         self._learned.forget()
         return await self.read()
 
-    async def forget(self, name: str) -> TextResponseStatsList:
+    async def forget(self, name: Annotated[str, Path(description="The name of the model.")]) -> TextResponseStatsList:
         """Reset the statistics of one model."""
         self._learned.forget(name)
         return await self.read()

@@ -31,7 +31,7 @@ _NOTICED_WITHIN = 10.0
 
 
 class CannotStart(BackendDown):
-    """A managed server cannot be started; the message says why and what to do."""
+    """A managed server cannot be started; the message contains the reason and a remedy."""
 
     def __init__(self, spec: LaunchSpec, why: str) -> None:
         super().__init__(spec.program.kind, f"{spec.program.kind} with {spec.model} could not be started: {why}")
@@ -64,7 +64,7 @@ class ServerInstance:
         if (await self.server.health()).status == "down":  # it has stopped listening: its end will be detected soon
             with suppress(TimeoutError):
                 async with asyncio.timeout(_NOTICED_WITHIN):
-                    await self.process.ended()
+                    await self.process.wait()
             if silent and not self.process.has_ended and (await self.server.health()).status == "down":
                 await self.process.kill("it stopped responding and was killed")
         return self.process.has_ended

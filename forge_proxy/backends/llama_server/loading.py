@@ -57,6 +57,6 @@ async def wait_until_loaded(
 async def _sleep_or_end(process: ServerProcess, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
-            await process.ended()
+            await process.wait()
     except TimeoutError:
         return

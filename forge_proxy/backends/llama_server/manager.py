@@ -35,8 +35,8 @@ class ServerManager:
         self, spec: LaunchSpec, config: LlamaServerConfig, http: HttpClient, clock: Clock, observe: Observer
     ) -> None:
         self._config = config
-        self._board = ServerState(spec, observe)
-        self._supervisor = Supervisor(self._board, config, http, clock)
+        self._state = ServerState(spec, observe)
+        self._supervisor = Supervisor(self._state, config, http, clock)
 
     async def ensure(self, spec: LaunchSpec, *, drain_seconds: float | None = None) -> Done:
         """Ensure that a server with this spec runs. A different one is stopped first; its requests get `drain_seconds`
@@ -60,7 +60,7 @@ class ServerManager:
 
     def status(self) -> ServerStatus:
         """Return the current status."""
-        return self._board.status
+        return self._state.status
 
     def logs(self, count: int = 100) -> list[str]:
         """Return the last `count` log lines, including those of earlier instances, oldest first."""
@@ -69,7 +69,7 @@ class ServerManager:
     @property
     def current(self) -> ServerInstance | None:
         """The running server if it is ready, else None."""
-        return self._supervisor.instance if self._board.status.state == "ready" else None
+        return self._supervisor.instance if self._state.status.state == "ready" else None
 
     @property
     def latest(self) -> ServerInstance | None:
@@ -91,17 +91,17 @@ class ServerManager:
         try:
             async with asyncio.timeout(self._config.wait_seconds):
                 while (run := self._run_for_use(wake=wake)) is None:
-                    await self._board.wait_for_change()
+                    await self._state.wait_for_change()
                 return run
         except TimeoutError as exc:
-            raise BackendNotReady(self._board.name, self._board.description, _RETRY_SECONDS) from exc
+            raise BackendNotReady(self._state.name, self._state.description, _RETRY_SECONDS) from exc
 
     async def close(self) -> None:
         """Stop the server and its supervisor. Requests should have ended."""
         await self._supervisor.close()
 
     def _run_for_use(self, *, wake: bool) -> ServerInstance | None:
-        status, name, run = self._board.status, self._board.name, self._supervisor.instance
+        status, name, run = self._state.status, self._state.name, self._supervisor.instance
         match status.state:
             case "ready":
                 return None if run is None or run.process.has_ended else run
@@ -122,4 +122,4 @@ class ServerManager:
 
     async def _submit(self, verb: Verb, spec: LaunchSpec | None = None, drain_seconds: float | None = None) -> Done:
         drain = self._config.drain_seconds if drain_seconds is None else drain_seconds
-        return await asyncio.shield(self._supervisor.submit(verb, spec or self._board.status.spec, drain).done)
+        return await asyncio.shield(self._supervisor.submit(verb, spec or self._state.status.spec, drain).done)

@@ -1,4 +1,4 @@
-"""The process of a model server: started through the launcher, its output logged, ended with its child processes."""
+"""The process of a model server: started through the reaper, its output logged, ended with its child processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from forge_proxy.backends.llama_server.log_tail import LogTail
-from forge_proxy.processes.supervision import supervised
+from forge_proxy.processes.supervision import build_reaper_command
 
 _PIECE = 64 * 1024
 _DYING_SECONDS = 30.0
@@ -26,27 +26,27 @@ class NotExecutable(Exception):
 class ServerProcess:
     """A process that is or was running. Create it with `start`; the creator ends it with `stop`."""
 
-    def __init__(self, launcher: Process, log: LogTail) -> None:
-        self._launcher = launcher
+    def __init__(self, reaper: Process, log: LogTail) -> None:
+        self._reaper = reaper
         self._log = log
         self._reading = asyncio.create_task(self._read())
         self._ending = asyncio.create_task(self._end())
         self._why_killed = ""
         self.pid = 0
-        """The process id of the server, not of the launcher."""
+        """The process id of the server, not of the reaper."""
 
     @classmethod
     async def start(cls, command: Sequence[str], environment: Mapping[str, str], log: LogTail) -> ServerProcess:
         """Start the process. Raises `NotExecutable`."""
         # Its own session: Ctrl-C in the terminal stops the daemon, and the server ends after the last response.
         try:
-            launcher = await asyncio.create_subprocess_exec(
-                *supervised(command),
+            reaper = await asyncio.create_subprocess_exec(
+                *build_reaper_command(command),
                 stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(environment), start_new_session=True,
             )  # fmt: skip
         except OSError as exc:  # out of memory or file descriptors
             raise NotExecutable(f"no process can be started: {exc.strerror or exc}") from exc
-        process = cls(launcher, log)
+        process = cls(reaper, log)
         try:
             await process._read_report()
         except BaseException:
@@ -59,7 +59,7 @@ class ServerProcess:
         """Whether the end of the process has been detected."""
         return self._ending.done()
 
-    async def ended(self) -> None:
+    async def wait(self) -> None:
         """Wait until the process has ended."""
         await asyncio.shield(self._ending)
 
@@ -71,7 +71,7 @@ class ServerProcess:
         """
         if self._why_killed:
             return self._why_killed
-        code = self._launcher.returncode or 0
+        code = self._reaper.returncode or 0
         if code == -signal.SIGKILL:  # by another program or the kernel: the log does not have the reason
             return "it was killed by SIGKILL (out of memory?)"
         how = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it exited with code {code}"
@@ -86,29 +86,29 @@ class ServerProcess:
         """Terminate the process, and kill it if it has not ended after `seconds`."""
         if not self.has_ended:
             with suppress(ProcessLookupError):
-                os.killpg(self._launcher.pid, signal.SIGTERM)
+                os.killpg(self._reaper.pid, signal.SIGTERM)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self.ended()
+                await self.wait()
         await self.kill()
 
     async def kill(self, why: str = "") -> None:
         """Kill the process and its child processes; `describe_end` returns `why` if set. If it still does not end (a
-        GPU driver may block), the launcher continues to kill it.
+        GPU driver may block), the reaper continues to kill it.
         """
         self._why_killed = self._why_killed or why
-        assert self._launcher.stdin is not None  # noqa: S101  # it is a pipe
-        self._launcher.stdin.close()
+        assert self._reaper.stdin is not None  # noqa: S101  # it is a pipe
+        self._reaper.stdin.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_DYING_SECONDS):
-                await self.ended()
+                await self.wait()
 
     async def _read_report(self) -> None:
-        """Read the launcher's report about the start."""
-        assert self._launcher.stdout is not None  # noqa: S101  # it is a pipe
-        line = await self._launcher.stdout.readline()
+        """Read the reaper's report about the start."""
+        assert self._reaper.stdout is not None  # noqa: S101  # it is a pipe
+        line = await self._reaper.stdout.readline()
         if not line:
-            raise NotExecutable(f"the launcher failed: {self._log.latest}")
+            raise NotExecutable(f"the reaper failed: {self._log.latest}")
         report = json.loads(line)
         if "error" in report:
             raise NotExecutable(report["error"])
@@ -116,10 +116,10 @@ class ServerProcess:
 
     async def _read(self) -> None:
         """Read its output until the end: otherwise the process would block on a full pipe."""
-        assert self._launcher.stderr is not None  # noqa: S101  # it is a pipe
-        while piece := await self._launcher.stderr.read(_PIECE):
+        assert self._reaper.stderr is not None  # noqa: S101  # it is a pipe
+        while piece := await self._reaper.stderr.read(_PIECE):
             self._log.feed(piece)
 
     async def _end(self) -> None:
-        await self._launcher.wait()
+        await self._reaper.wait()
         await self._reading

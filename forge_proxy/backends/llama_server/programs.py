@@ -26,7 +26,7 @@ def find_program(config: BackendConfig, model: Path) -> tuple[ServerProgram, str
     """Return the program for a model file and the reason as text. Raises `BackendChoiceError` if there is none."""
     kind, named = config.kind, config.llama_server.binary
     if named is not None:
-        path = _named(named)
+        path = _find_program(named)
         _refuse_other_program(path)
         found: ProgramKind = "llamafile" if kind == "llamafile" or _is_llamafile(path) else "llama-server"
         return _program(found, path), f"a model file is configured, and its server: {path}"
@@ -45,10 +45,10 @@ def find_program(config: BackendConfig, model: Path) -> tuple[ServerProgram, str
         if kind == "embedded"
         else "a model file is configured, and llama-server is not on PATH"
     )
-    return embedded(), reason
+    return find_embedded(), reason
 
 
-def embedded() -> ServerProgram:
+def find_embedded() -> ServerProgram:
     """Return the embedded llama.cpp. Raises `BackendChoiceError` if its wheel is not installed."""
     if find_spec("xllamacpp") is None:
         raise BackendChoiceError(f"the embedded llama.cpp is not installed: {_HOW}")
@@ -81,7 +81,7 @@ def launch_spec(config: BackendConfig, program: ServerProgram, model: Path, alia
     )
 
 
-def _named(named: Path) -> Path:
+def _find_program(named: Path) -> Path:
     """Return the path of a configured program, which may be a name on PATH."""
     found = shutil.which(str(named))
     if found is not None:

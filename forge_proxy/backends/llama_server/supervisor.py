@@ -28,8 +28,8 @@ _FOREVER = float("inf")
 class Supervisor:
     """The supervisor of one server process. Call `close` in the event loop in which it was used."""
 
-    def __init__(self, board: ServerState, config: LlamaServerConfig, http: HttpClient, clock: Clock) -> None:
-        self._board = board
+    def __init__(self, state: ServerState, config: LlamaServerConfig, http: HttpClient, clock: Clock) -> None:
+        self._state = state
         self._config = config
         self._http = http
         self._clock = clock
@@ -58,7 +58,7 @@ class Supervisor:
         if self._task is None:
             self._task = asyncio.create_task(self._supervise())
         elif self._task.done():
-            raise BackendDown(self._board.name, "forge-proxy is stopping")
+            raise BackendDown(self._state.name, "forge-proxy is stopping")
         done: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
         done.add_done_callback(_retrieve_exception)
         command = Command(verb, spec, drain, done)
@@ -101,10 +101,10 @@ class Supervisor:
             if command is not None:
                 self._commands.appendleft(command)
             await self._end_run()
-            self._board.set("stopped")
+            self._state.set("stopped")
             for pending in self._commands:
                 if not pending.done.done():
-                    pending.done.set_exception(BackendDown(self._board.name, "forge-proxy is stopping"))
+                    pending.done.set_exception(BackendDown(self._state.name, "forge-proxy is stopping"))
 
     async def _next(self) -> Command:
         """Wait for the next command and watch the server meanwhile."""
@@ -116,9 +116,9 @@ class Supervisor:
                 await self._recover(self.instance.process.describe_end(loading=False))
             elif (remaining := self._seconds_awake()) <= 0:
                 await self._end_run()
-                self._board.set("asleep")
+                self._state.set("asleep")
             else:
-                await _first(self._wake_up.wait(), self.instance.process.ended(), seconds=remaining)
+                await _first(self._wake_up.wait(), self.instance.process.wait(), seconds=remaining)
         return self._commands.popleft()
 
     def _seconds_awake(self) -> float:
@@ -135,28 +135,28 @@ class Supervisor:
             case "start":
                 if self.instance is not None:
                     return "reused"
-                await self._start(self._board.status.spec)
+                await self._start(self._state.status.spec)
                 return "started"
             case "wake":
-                if self._board.status.state == "asleep":
+                if self._state.status.state == "asleep":
                     await self._recover(None)
                 return "started"
             case "stop":
                 await self._halt(command.drain)
-                self._board.set("stopped")
+                self._state.set("stopped")
                 return "stopped"
             case "restart":
                 await self._halt(command.drain)
-                await self._start(self._board.status.spec)
+                await self._start(self._state.status.spec)
                 return "started"
             case _:
                 assert_never(command.verb)
 
     async def _switch(self, spec: LaunchSpec, drain: float) -> Done:
-        if self.instance is not None and spec == self._board.status.spec:
+        if self.instance is not None and spec == self._state.status.spec:
             return "reused"
         await asyncio.to_thread(check, spec)
-        before, proven = self._board.status, self._proven
+        before, proven = self._state.status, self._proven
         ran = self.instance is not None or before.state in COMING
         await self._halt(drain)
         undone = proven is not None and proven != spec
@@ -166,7 +166,7 @@ class Supervisor:
             if proven is None or not undone:
                 raise
             if not ran:
-                self._board.set(before.state, spec=proven)
+                self._state.set(before.state, spec=proven)
                 why = f"{fault.why}; the previous settings are kept"
                 raise SwitchFailed(spec, why, restored=True) from fault
             try:
@@ -183,16 +183,16 @@ class Supervisor:
         If the failure will be `undone`, the state does not become failed, and waiting requests keep waiting.
         """
         self._crashes = CrashCounter()
-        self._board.set("starting", spec=spec)
+        self._state.set("starting", spec=spec)
         try:
             await self._run_unless_superseded(self._bring_up(spec))
         except CannotStart as fault:
-            self._board.set("starting" if undone else "failed", error=str(fault))
+            self._state.set("starting" if undone else "failed", error=str(fault))
             raise
 
     async def _recover(self, why: str | None) -> None:
         """Start the server after a crash (`why`) or from sleep (None). Retries on failure, up to the crash limit."""
-        spec = self._board.status.spec
+        spec = self._state.status.spec
         with suppress(Superseded):  # the superseding command decides what happens next
             while True:
                 if why is not None:
@@ -202,11 +202,11 @@ class Supervisor:
                     await self._end_run()
                     if self._crashes.is_loop:
                         error = (
-                            f"{self._board.name} crashed {self._crashes.in_a_row} times in a row, most recently: {why}"
+                            f"{self._state.name} crashed {self._crashes.in_a_row} times in a row, most recently: {why}"
                         )
-                        self._board.set("crash-loop", error=error)
+                        self._state.set("crash-loop", error=error)
                         return
-                    self._board.set("starting", error=why, restarts=self._board.status.restarts + 1)
+                    self._state.set("starting", error=why, restarts=self._state.status.restarts + 1)
                     await self._run_unless_superseded(asyncio.sleep(self._crashes.pause))
                 try:
                     await self._run_unless_superseded(self._bring_up(spec))
@@ -216,22 +216,22 @@ class Supervisor:
                     return
 
     async def _bring_up(self, spec: LaunchSpec) -> None:
-        self._board.set("starting", spec=spec)
-        run = await start_instance(spec, self._config, self._http, self._clock, self.log, self._board.report_loading)
+        self._state.set("starting", spec=spec)
+        run = await start_instance(spec, self._config, self._http, self._clock, self.log, self._state.report_loading)
         self.instance = self.latest = run
         self._proven = spec
         self._used_at = self._clock.now()
-        self._board.set("ready")
+        self._state.set("ready")
 
     async def _halt(self, drain: float) -> None:
         """Stop the server after its requests end or `drain` seconds pass. New requests wait meanwhile."""
         if self.instance is None:
             return
-        self._board.set("draining")
+        self._state.set("draining")
         until = self._clock.now() + drain
         while self._uses and (remaining := until - self._clock.now()) > 0:
             self._wake_up.clear()
-            await _first(self._wake_up.wait(), self.instance.process.ended(), seconds=remaining)
+            await _first(self._wake_up.wait(), self.instance.process.wait(), seconds=remaining)
             if self.instance.process.has_ended:
                 break
         await self._end_run()
@@ -248,7 +248,7 @@ class Supervisor:
         try:
             while not doing.done():
                 if any(self._supersedes(command) for command in self._commands):
-                    raise Superseded(self._board.name, f"{self._board.name} was stopped before it was ready")
+                    raise Superseded(self._state.name, f"{self._state.name} was stopped before it was ready")
                 self._wake_up.clear()
                 await _first(self._wake_up.wait(), asyncio.wait([doing]), seconds=_FOREVER)
             doing.result()
@@ -264,7 +264,7 @@ class Supervisor:
             case "stop" | "restart":
                 return True
             case "ensure":
-                return command.spec != self._board.status.spec
+                return command.spec != self._state.status.spec
             case "start" | "wake":
                 return False
             case _:

@@ -59,7 +59,7 @@ class DaemonAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigFile:
+class ClientConfigFile:
     """A file of the client. `values` are merged into it; in a list the entry of the same name is replaced.
 
     `other_paths` are alternative paths from which the client reads the file.
@@ -75,7 +75,7 @@ class ConfigFile:
 class ClientSetup:
     """The complete configuration of a client. `route` is the route of its requests."""
 
-    files: tuple[ConfigFile, ...] = ()
+    files: tuple[ClientConfigFile, ...] = ()
     variables: dict[str, str] = field(default_factory=dict[str, str])
     run: str = ""
     route: str = CHAT_COMPLETIONS
@@ -101,7 +101,7 @@ def opencode(to: DaemonAddress) -> ClientSetup:
         "provider": {"forge": provider},
     }
     folder = "~/.config/opencode"
-    file = ConfigFile(f"{folder}/opencode.json", "json", values, (f"{folder}/opencode.jsonc",))
+    file = ClientConfigFile(f"{folder}/opencode.json", "json", values, (f"{folder}/opencode.jsonc",))
     return ClientSetup((file,), run="opencode")
 
 
@@ -111,7 +111,7 @@ def codex(to: DaemonAddress) -> ClientSetup:
     provider = {"name": "forge-proxy", "base_url": to.base, "env_key": "FORGE_API_KEY", "wire_api": "responses"}
     values = {"model": to.model, "model_provider": "forge", **window, "model_providers": {"forge": provider}}
     return ClientSetup(
-        (ConfigFile("~/.codex/config.toml", "toml", values),),
+        (ClientConfigFile("~/.codex/config.toml", "toml", values),),
         {"FORGE_API_KEY": to.key},
         "codex",
         "/v1/responses",
@@ -132,7 +132,7 @@ def claude(to: DaemonAddress) -> ClientSetup:
         "CLAUDE_CODE_TOTAL_TOKENS_REMINDER": "off",
         **window,
     }
-    file = ConfigFile("~/.claude/settings.json", "json", {"env": variables})
+    file = ClientConfigFile("~/.claude/settings.json", "json", {"env": variables})
     return ClientSetup((file,), run=f"claude --model {to.model}", route="/v1/messages")
 
 
@@ -140,11 +140,11 @@ def aider(to: DaemonAddress) -> ClientSetup:
     """Configure aider, which uses chat completions without tools."""
     name = f"openai/{to.model}"
     values = {"model": name, "openai-api-base": to.base, "openai-api-key": to.key}
-    files = [ConfigFile("~/.aider.conf.yml", "yaml", values)]
+    files = [ClientConfigFile("~/.aider.conf.yml", "yaml", values)]
     if to.window:
         known = {"max_input_tokens": to.window, "max_output_tokens": to.output, "max_tokens": to.output}
         entry = {**known, "litellm_provider": "openai", "mode": "chat"}
-        files.append(ConfigFile("~/.aider.model.metadata.json", "json", {name: entry}))
+        files.append(ClientConfigFile("~/.aider.model.metadata.json", "json", {name: entry}))
     return ClientSetup(tuple(files), run="aider")
 
 
@@ -162,7 +162,7 @@ def continue_(to: DaemonAddress) -> ClientSetup:
         **({"defaultCompletionOptions": options} if options else {}),
     }
     values = {"name": "forge-proxy", "version": "0.0.1", "schema": "v1", "models": [entry]}
-    return ClientSetup((ConfigFile("~/.continue/config.yaml", "yaml", values),), run="cn")
+    return ClientSetup((ClientConfigFile("~/.continue/config.yaml", "yaml", values),), run="cn")
 
 
 def openai(to: DaemonAddress) -> ClientSetup:

@@ -13,8 +13,8 @@ from forge_proxy.cli.connect.address import default_url
 from forge_proxy.cli.connect.clients import (
     CHAT_COMPLETIONS,
     CLIENTS,
+    ClientConfigFile,
     ClientSetup,
-    ConfigFile,
     DaemonAddress,
     ServedModel,
 )
@@ -23,6 +23,18 @@ from forge_proxy.cli.remote import AdminClient, DaemonError, NoDaemon
 from forge_proxy.cli.rescue import InputError
 
 Client = Literal["opencode", "codex", "claude", "aider", "continue", "openai", "env"]
+DaemonUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="FORGE_PROXY_URL",
+        help="Address of the daemon; otherwise http://127.0.0.1 with the port that FORGE_PORT publishes, or 8081.",
+    ),
+]
+ClientKey = Annotated[
+    str | None,
+    typer.Option("--key", envvar="FORGE_PROXY_KEY", show_envvar=True, help="One of server.api_keys, if there are any."),
+]
 _WRITES_ALL_MODELS = ("opencode",)
 
 
@@ -41,20 +53,8 @@ def connect(
     undo: Annotated[
         bool, typer.Option("--undo", help="Restore what was there before the latest --write; needs no daemon.")
     ] = False,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            "--url",
-            envvar="FORGE_PROXY_URL",
-            help="Address of the daemon; otherwise http://127.0.0.1 with the port that FORGE_PORT publishes, or 8081.",
-        ),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key", envvar="FORGE_PROXY_KEY", show_envvar=True, help="One of server.api_keys, if there are any."
-        ),
-    ] = None,
+    url: DaemonUrl = None,
+    key: ClientKey = None,
 ) -> None:
     """Print the configuration of a client for the running daemon: address, key, models and context windows."""
     _check_options(write_it=write_it, force=force, undo=undo)
@@ -151,7 +151,7 @@ def _write(client: str, setup: ClientSetup, missing: str | None) -> None:
 def _undo(client: str) -> None:
     from forge_proxy.cli.connect.write import CannotWrite, restore
 
-    files: tuple[ConfigFile, ...] = CLIENTS[client](DaemonAddress("", "", "", 1)).files
+    files: tuple[ClientConfigFile, ...] = CLIENTS[client](DaemonAddress("", "", "", 1)).files
     if not files:
         raise CannotWrite(f"{client} has no configuration file: there is nothing to restore")
     restored = [path for file in files if (path := restore(file, Path.home())) is not None]

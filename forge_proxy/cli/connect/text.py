@@ -7,10 +7,10 @@ from typing import cast
 
 import yaml
 
-from forge_proxy.cli.connect.clients import ConfigFile, JsonDict
+from forge_proxy.cli.connect.clients import ClientConfigFile, JsonDict
 
 
-def as_text(file: ConfigFile, values: JsonDict | None = None) -> str:
+def as_text(file: ClientConfigFile, values: JsonDict | None = None) -> str:
     """Return the text of a file with these values, or its own values if None."""
     values = file.values if values is None else values
     match file.format:

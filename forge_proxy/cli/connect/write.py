@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import yaml
 
-from forge_proxy.cli.connect.clients import ConfigFile, JsonDict
+from forge_proxy.cli.connect.clients import ClientConfigFile, JsonDict
 from forge_proxy.cli.connect.jsonc import edit_jsonc, read_jsonc
 from forge_proxy.cli.connect.text import as_text, as_toml
 from forge_proxy.core.errors import ForgeError
@@ -28,7 +28,7 @@ class CannotWrite(ForgeError):
     """A file of a client cannot be read, merged or written; it is unchanged."""
 
 
-def write(file: ConfigFile, home: Path) -> tuple[Path, Path | None]:
+def write(file: ClientConfigFile, home: Path) -> tuple[Path, Path | None]:
     """Merge into the file below `home`. Returns its path and the path of the copy of its old content.
 
     The copy is None if the file is new or already contains the values.
@@ -51,7 +51,7 @@ def write(file: ConfigFile, home: Path) -> tuple[Path, Path | None]:
         return path, copy if old is not None else None
 
 
-def restore(file: ConfigFile, home: Path) -> Path | None:
+def restore(file: ClientConfigFile, home: Path) -> Path | None:
     """Replace the file by its latest copy and delete the copy, or remove a file that `write` created.
 
     Returns its path; None if there is no copy.
@@ -73,7 +73,7 @@ def restore(file: ConfigFile, home: Path) -> Path | None:
     return path
 
 
-def path_of(file: ConfigFile, home: Path) -> Path:
+def path_of(file: ClientConfigFile, home: Path) -> Path:
     """Return the first path of the file that exists, else its default path."""
     names = [home / name.removeprefix("~/") for name in (file.path, *file.other_paths)]
     return next((path for path in names if path.exists() or _numbers_of_copies(path)), names[0])
@@ -92,7 +92,7 @@ def _faults_named(path: Path) -> Generator[None]:
         raise CannotWrite(f"{path}: cannot be merged ({message}); the file is unchanged") from exc
 
 
-def _merge_text(file: ConfigFile, old: str) -> str:
+def _merge_text(file: ClientConfigFile, old: str) -> str:
     if file.format == "toml":
         return _merge_toml(old, file.values)
     found: Any = yaml.safe_load(old) if file.format == "yaml" else read_jsonc(old)
@@ -106,10 +106,10 @@ def _merge_text(file: ConfigFile, old: str) -> str:
     return edit_jsonc(old, merged) if file.format == "json" else as_text(file, merged)
 
 
-def _merge(found: JsonDict, ours: JsonDict) -> JsonDict:
+def _merge(found: JsonDict, values: JsonDict) -> JsonDict:
     """Return the old values with the new ones: objects are merged; in lists the entry of the same name is replaced."""
     merged = dict(found)
-    for key, value in ours.items():
+    for key, value in values.items():
         there = found.get(key)
         if isinstance(value, dict) and isinstance(there, dict):
             merged[key] = _merge(cast("JsonDict", there), cast("JsonDict", value))
@@ -124,18 +124,18 @@ def _merge(found: JsonDict, ours: JsonDict) -> JsonDict:
     return merged
 
 
-def _merge_toml(old: str, ours: JsonDict) -> str:
+def _merge_toml(old: str, values: JsonDict) -> str:
     """Return the text with the new keys before its first table and the new tables at its end. Comments stay."""
-    if _merge(found := tomllib.loads(old), ours) == found:
+    if _merge(found := tomllib.loads(old), values) == found:
         return old
-    simple = {key: value for key, value in ours.items() if not isinstance(value, dict)}
+    simple = {key: value for key, value in values.items() if not isinstance(value, dict)}
     first = _TABLE.search(old)
     head, rest = (old[: first.start()], old[first.start() :]) if first else (old, "")
     for key in simple:
         head = re.sub(rf"^\s*{re.escape(key)}\s*=.*\n?", "", head, flags=re.MULTILINE)
-    for table in _tables(ours):
+    for table in _tables(values):
         rest = re.sub(rf"^\s*\[{re.escape(table)}\][^\n]*\n(?:(?!\s*\[)[^\n]*\n?)*", "", rest, flags=re.MULTILINE)
-    tables = as_toml({key: value for key, value in ours.items() if key not in simple})
+    tables = as_toml({key: value for key, value in values.items() if key not in simple})
     merged = f"{as_toml(simple)}{head}{rest.rstrip()}\n\n{tables}".lstrip("\n")
     tomllib.loads(merged)  # raises if a multi-line key was cut in two
     return merged

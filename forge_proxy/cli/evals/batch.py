@@ -71,7 +71,7 @@ def find_models(
     for name in names:
         if name not in own and name not in BUILT_IN:
             raise SettingsError(f"no configuration {name!r}; available: {', '.join((*own, *BUILT_IN))}")
-        for model in _named(name, own[name]) if name in own else _built_in(name, models):
+        for model in _load_configuration(name, own[name]) if name in own else _load_built_in(name, models):
             if not any(_same(model, other) for other in found):
                 found.append(model)
     return found
@@ -81,7 +81,7 @@ def _same(one: EvaluatedModel, other: EvaluatedModel) -> bool:
     return (one.settings.backend, one.think, one.any_tool) == (other.settings.backend, other.think, other.any_tool)
 
 
-def _named(name: str, one: NamedConfiguration) -> Iterator[EvaluatedModel]:
+def _load_configuration(name: str, one: NamedConfiguration) -> Iterator[EvaluatedModel]:
     try:
         settings = load(None, {"backend": one.backend})
     except SettingsError as error:
@@ -89,13 +89,13 @@ def _named(name: str, one: NamedConfiguration) -> Iterator[EvaluatedModel]:
     yield EvaluatedModel(with_thinking(settings, one.think), one.think, one.tool_choice == "any")
 
 
-def _built_in(name: str, models: Path | None) -> Iterator[EvaluatedModel]:
+def _load_built_in(name: str, models: Path | None) -> Iterator[EvaluatedModel]:
     """Yield the models of a built-in configuration; `all` yields those that are available."""
     match name:
         case "all":
             for each in ("ollama", "llamaserver", "anthropic"):
                 try:
-                    yield from _built_in(each, models)
+                    yield from _load_built_in(each, models)
                 except ForgeError as error:
                     print(f"skipped: {each}: {error}")
         case "ollama":

@@ -27,47 +27,47 @@ _WITH_QUICK = ("quick", "runs", "seed", "out", "verbose")
 
 evals = typer.Typer(name="eval", no_args_is_help=True, help="Measure a model: with guardrails, and without.")
 
-Surfaces = Annotated[
+SurfacesOption = Annotated[
     list[str] | None,
     typer.Option("--surface", help="runner (the daemon's own loop) or proxy (a client's loop). Repeatable."),
 ]
-Ablations = Annotated[
+AblationsOption = Annotated[
     list[str] | None,
     typer.Option("--ablation", help="A preset (see 'forge-proxy eval list'), or all. Repeatable."),
 ]
-Scenarios = Annotated[list[str] | None, typer.Option("--scenario", help="Only this scenario. Repeatable.")]
-Tags = Annotated[list[str] | None, typer.Option("--tags", help="Only scenarios with this tag. Repeatable.")]
-Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs of each scenario under each preset.")]
-Models = Annotated[list[str] | None, typer.Option("--model", help="Only this model. Repeatable.")]
-Stream = Annotated[bool, typer.Option("--stream", help="Stream the responses.")]
-Think = Annotated[
+ScenariosOption = Annotated[list[str] | None, typer.Option("--scenario", help="Only this scenario. Repeatable.")]
+TagsOption = Annotated[list[str] | None, typer.Option("--tags", help="Only scenarios with this tag. Repeatable.")]
+RunsOption = Annotated[int, typer.Option("--runs", min=1, help="Runs of each scenario under each preset.")]
+ModelsOption = Annotated[list[str] | None, typer.Option("--model", help="Only this model. Repeatable.")]
+StreamOption = Annotated[bool, typer.Option("--stream", help="Stream the responses.")]
+ThinkOption = Annotated[
     bool | None, typer.Option("--think/--no-think", help="Switch reasoning on or off; otherwise the model decides.")
 ]
-AnyTool = Annotated[
+AnyToolOption = Annotated[
     bool,
     typer.Option("--any-tool", help="Require a tool call in each request (tool_choice: required)."),
 ]
-Compaction = Annotated[Strategy, typer.Option("--compact-strategy", help="How long histories are compacted.")]
-Budget = Annotated[
+CompactionOption = Annotated[Strategy, typer.Option("--compact-strategy", help="How long histories are compacted.")]
+BudgetOption = Annotated[
     int | None, typer.Option("--budget", min=256, help="Tokens of context of a run, instead of the scenarios' own.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the first run; each later run has the next one.")]
-Temperature = Annotated[float | None, typer.Option("--temperature", min=0, help="Temperature of all requests.")]
-MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="Maximum tokens of a response.")]
-Parallel = Annotated[
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the first run; each later run has the next one.")]
+TemperatureOption = Annotated[float | None, typer.Option("--temperature", min=0, help="Temperature of all requests.")]
+MaxTokensOption = Annotated[int | None, typer.Option("--max-tokens", min=1, help="Maximum tokens of a response.")]
+ParallelOption = Annotated[
     int | None,
     typer.Option("--parallel", min=1, help="Runs at a time; otherwise one for each slot of the model server."),
 ]
-Out = Annotated[
+OutOption = Annotated[
     Path | None, typer.Option("--out", help=f"Results file; an existing one is continued ({DEFAULT_FILE}).")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Print each run on stderr, also on a terminal.")]
-ListOnly = Annotated[
+VerboseOption = Annotated[bool, typer.Option("--verbose", help="Print each run on stderr, also on a terminal.")]
+ListOnlyOption = Annotated[
     bool, typer.Option("--list-only", help="Print two short lines for each configuration instead of a table.")
 ]
 
 
-Includes = Annotated[
+IncludesOption = Annotated[
     bool, typer.Option("--include-partial", help="Include configurations whose runs are not complete.")
 ]
 
@@ -77,19 +77,21 @@ def run(
     context: typer.Context,
     config: ConfigFile = None, backend: BackendKind = None, backend_url: BackendUrl = None, gguf: Gguf = None,
     model: Model = None, llama_server: LlamaServer = None, ctx: Context = None,
-    surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
+    surface: SurfacesOption = None, ablation: AblationsOption = None,
+    scenario: ScenariosOption = None, tags: TagsOption = None,
     runs: Annotated[
         int | None, typer.Option("--runs", min=1, help="Runs of each scenario under each preset (10; with --quick 25).")
     ] = None,
-    stream: Stream = False, think: Think = None, compact_strategy: Compaction = "tiered",
-    budget: Budget = None, seed: Seed = 0, temperature: Temperature = None, max_tokens: MaxTokens = None,
-    any_tool: AnyTool = False,
-    parallel: Parallel = None,
+    stream: StreamOption = False, think: ThinkOption = None, compact_strategy: CompactionOption = "tiered",
+    budget: BudgetOption = None, seed: SeedOption = 0,
+    temperature: TemperatureOption = None, max_tokens: MaxTokensOption = None,
+    any_tool: AnyToolOption = False,
+    parallel: ParallelOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help=f"Results file; an existing one is continued ({DEFAULT_FILE}; none with --quick)."),
     ] = None,
-    verbose: Verbose = False, list_only: ListOnly = False,
+    verbose: VerboseOption = False, list_only: ListOnlyOption = False,
     probe: Annotated[
         bool, typer.Option("--probe", help="Only print how much context the model has, and how many slots.")
     ] = False,
@@ -138,10 +140,13 @@ def batch(
     names: Annotated[list[str], typer.Argument(help="Configurations, built in or of --config.")],
     config: Annotated[Path | None, typer.Option("--config", help="YAML file with configurations under evals.")] = None,
     models: Annotated[Path | None, typer.Option("--models", help="Folder with GGUF files, served in turn.")] = None,
-    surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
-    runs: Runs = _RUNS, stream: Stream = False, compact_strategy: Compaction = "tiered",
-    budget: Budget = None, seed: Seed = 0, temperature: Temperature = None, max_tokens: MaxTokens = None,
-    parallel: Parallel = None, out: Out = None, verbose: Verbose = False, list_only: ListOnly = False,
+    surface: SurfacesOption = None, ablation: AblationsOption = None,
+    scenario: ScenariosOption = None, tags: TagsOption = None,
+    runs: RunsOption = _RUNS, stream: StreamOption = False, compact_strategy: CompactionOption = "tiered",
+    budget: BudgetOption = None, seed: SeedOption = 0,
+    temperature: TemperatureOption = None, max_tokens: MaxTokensOption = None,
+    parallel: ParallelOption = None, out: OutOption = None,
+    verbose: VerboseOption = False, list_only: ListOnlyOption = False,
 ) -> None:  # fmt: skip
     """Run scenarios on one model after the other.
 
@@ -162,9 +167,10 @@ def batch(
 @evals.command()
 def report(
     files: Annotated[list[Path] | None, typer.Argument(help=f"Results files ({DEFAULT_FILE}).")] = None,
-    list_only: ListOnly = False, include_partial: Includes = False,
-    surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
-    model: Models = None,
+    list_only: ListOnlyOption = False, include_partial: IncludesOption = False,
+    surface: SurfacesOption = None, ablation: AblationsOption = None,
+    scenario: ScenariosOption = None, tags: TagsOption = None,
+    model: ModelsOption = None,
     progress: Annotated[bool, typer.Option("--progress", help="Only print each configuration's progress.")] = False,
     html: Annotated[Path | None, typer.Option("--html", help="Write a self-contained HTML page.")] = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write Markdown.")] = None,
@@ -209,8 +215,9 @@ def compare(
         typer.Argument(metavar="FILE", help=f"The results file that has the presets or models ({DEFAULT_FILE})."),
     ] = None,
     results: Annotated[Path | None, typer.Option("--results", help="The same as FILE.")] = None,
-    surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
-    model: Models = None,
+    surface: SurfacesOption = None, ablation: AblationsOption = None,
+    scenario: ScenariosOption = None, tags: TagsOption = None,
+    model: ModelsOption = None,
 ) -> None:  # fmt: skip
     """Compare two configurations run for run: differences with intervals, and McNemar's test."""
     from forge_proxy.cli.evals.formatting import presets_of, results_file, show_comparison
@@ -223,7 +230,7 @@ def compare(
 
 @evals.command("list")
 def list_scenarios(
-    scenario: Scenarios = None, tags: Tags = None,
+    scenario: ScenariosOption = None, tags: TagsOption = None,
     list_only: Annotated[bool, typer.Option("--list-only", help="Only the names of the scenarios.")] = False,
 ) -> None:  # fmt: skip
     """List the scenarios and the presets."""

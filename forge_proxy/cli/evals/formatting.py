@@ -89,17 +89,20 @@ def show_comparison(first: str, second: str, results: Path, choice: RunFilter) -
 
     Raises `ResultsError` or `InvalidRequest`.
     """
-    ours, theirs = _find_line("A", first, results, choice), _find_line("B", second, results, choice)
-    labels = label_configurations((ours.config, theirs.config))
-    named = [
+    line_a, line_b = _find_line("A", first, results, choice), _find_line("B", second, results, choice)
+    labels = label_configurations((line_a.config, line_b.config))
+    descriptions = [
         f"{_describe(labels[line.config.key], line.config)}{f', from {word}' if Path(word).is_file() else ''}"
-        for line, word in ((ours, first), (theirs, second))
+        for line, word in ((line_a, first), (line_b, second))
     ]
-    print(comparison_report(compare_runs(ours.records, theirs.records), *named))
+    print(comparison_report(compare_runs(line_a.records, line_b.records), *descriptions))
 
 
 def _find_line(side: str, word: str, results: Path, choice: RunFilter) -> ReportLine:
-    """Return the runs of one side. Raises `InvalidRequest` if they have several configurations."""
+    """Return the runs of one side as a line of the report.
+
+    Raises `InvalidRequest` if they have several configurations.
+    """
     is_file = Path(word).is_file()
     records = read_results([Path(word) if is_file else results])
     check_choice(choice, records)

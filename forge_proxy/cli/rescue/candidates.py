@@ -32,8 +32,8 @@ class RejectedCandidate:
     """Something in a text that looks like a call: what it is, and why it is not a call."""
 
     span: TextSpan
-    what: str
-    why: str
+    description: str
+    reason: str
 
 
 def find_rejected(turn: Turn, reply: Reply, extraction: Extraction) -> tuple[RejectedCandidate, ...]:
@@ -75,7 +75,7 @@ class _Search:
             if one is None:
                 continue
             past = one.span.end
-            (named if one.why == NAMED else reported).append(one)
+            (named if one.reason == NAMED else reported).append(one)
             if len(reported) == _MAX_REPORTED:
                 break
         return reported or ([] if self._broken else named[:_MAX_REPORTED])
@@ -138,10 +138,10 @@ class _Search:
         value = read_value(self._text, at)
         if value is None or not is_object(value[0]):
             return None
-        written = self._text[at : value[1]]
-        texts = [said for said in value[0].values() if isinstance(said, str) and _NAME.fullmatch(said)]
+        source = self._text[at : value[1]]
+        texts = [text for text in value[0].values() if isinstance(text, str) and _NAME.fullmatch(text)]
         for name in texts[:4]:
-            calls = rescue(written, [*self._turn.callable_names, name]).calls
+            calls = rescue(source, [*self._turn.callable_names, name]).calls
             if calls and calls[0].call.tool == name:
                 offered = ", ".join(self._turn.names)
                 why = f"no tool of that name is offered; available: {offered}"

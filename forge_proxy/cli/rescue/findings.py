@@ -70,12 +70,12 @@ def analyze(turn: Turn, text: str, finish: str) -> Findings:
     is_thorough = extraction.may_recover_more
     if is_thorough:
         extraction = extract(turn, reply, thorough=True)
-    calls = tuple(_found_calls(turn, text, extraction, is_thorough=is_thorough))
+    calls = tuple(_find_calls(turn, text, extraction, is_thorough=is_thorough))
     rejected = () if calls else find_rejected(turn, reply, extraction)
     return Findings(turn, text, extraction, is_thorough, calls, rejected, judge(turn, reply, "", extraction))
 
 
-def _found_calls(turn: Turn, text: str, extraction: Extraction, *, is_thorough: bool) -> list[FoundCall]:
+def _find_calls(turn: Turn, text: str, extraction: Extraction, *, is_thorough: bool) -> list[FoundCall]:
     """Return the extracted calls, each with its position."""
     repair = repair_object if is_thorough else None
     in_text = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, repair=repair).calls

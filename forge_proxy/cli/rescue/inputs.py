@@ -38,23 +38,23 @@ def read_turn(file: Path | None) -> Turn:
             f"--tools FILE is missing; it names a JSON file with the tools that were offered to the model: {_SHAPES}"
         )
     written = _parse(_decode(_read_bytes(file), str(file)), file)
-    listed = written.get("tools") if is_object(written) else written
-    if not is_list(listed):
+    tools = written.get("tools") if is_object(written) else written
+    if not is_list(tools):
         where, got = (f"{file}: tools", "no list of tools") if is_object(written) else (str(file), kind_of(written))
         raise InputError(f"{where}: expected {_SHAPES}; got {got}")
     given: JsonObject = written if is_object(written) else {}
     body: dict[str, Json] = {key: given[key] for key in _RELEVANT_FIELDS if key in given}
-    body["tools"] = [_to_request_tool(tool) for tool in listed]
+    body["tools"] = [_to_request_tool(tool) for tool in tools]
     body["messages"] = [{"role": "user", "content": "-"}]
     try:
         request = decode_request(body)
     except InvalidRequest as error:
-        raise InputError(f"{file}: {_path_in_file(error.at, listed, whole=is_list(written))}: {error.why}") from error
+        raise InputError(f"{file}: {_path_in_file(error.at, tools, whole=is_list(written))}: {error.why}") from error
     policy = GuardPolicy()
     nudge_text = TextResponseHistory().should_nudge(policy, "")
     turn = open_turn(request, policy, request_id="rescue", nudge_text=nudge_text)
     if turn is None:
-        _refuse_unguarded(file, listed)
+        _refuse_unguarded(file, tools)
     return turn
 
 

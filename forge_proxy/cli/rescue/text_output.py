@@ -38,7 +38,7 @@ def _lines(findings: Findings) -> Iterator[str]:
     if extraction.broken:
         yield _row("broken", "a call cannot be parsed")
     for one in findings.rejected:
-        yield _row("not a call", f"{one.what} at {_where(one.span)}: {one.why}")
+        yield _row("not a call", f"{one.description} at {_where(one.span)}: {one.reason}")
     yield _row("verdict", describe_verdict(findings.turn, findings.verdict))
     for sentence in corrections_in(findings.verdict):
         yield from _below("correction", sentence)

@@ -12,17 +12,17 @@ from forge_proxy.core.messages import MessageType
 def describe_verdict(turn: Turn, verdict: Verdict) -> str:
     """Return what the daemon would do, as a sentence without a full stop."""
     match verdict:
-        case Accept(settled):
-            return f"deliver {_describe_parts(settled)}, outcome {settled.outcome.value}"
+        case Accept(answer):
+            return f"deliver {_describe_parts(answer)}, outcome {answer.outcome.value}"
         case Retry(_, fault):
             retry = f"retry: {_reason_for(fault)}"
             is_plain_text = fault is Fault.TEXT
             return f"{retry}; if the retry brings text too, this text is delivered" if is_plain_text else retry
-        case GiveUp(fault, settled, error):
-            if settled is None:
+        case GiveUp(fault, answer, error):
+            if answer is None:
                 return f"fail without a retry: {_reason_for(fault)}; {error}"
             why = "the client set the token limit" if fault is Fault.CUT and turn.limit else _reason_for(fault)
-            return f"deliver {_describe_parts(settled)}, outcome {settled.outcome.value}, without a retry: {why}"
+            return f"deliver {_describe_parts(answer)}, outcome {answer.outcome.value}, without a retry: {why}"
         case _:
             assert_never(verdict)
 
@@ -33,10 +33,10 @@ def corrections_in(verdict: Verdict) -> list[str]:
     return [message.content for message in added if message.type is MessageType.RETRY_NUDGE]
 
 
-def _describe_parts(settled: FinalAnswer) -> str:
-    number = len(settled.calls)
+def _describe_parts(answer: FinalAnswer) -> str:
+    number = len(answer.calls)
     calls = f"{number} call{'s' if number > 1 else ''}" if number else ""
-    text = "text" if settled.text and settled.text.strip() else ""
+    text = "text" if answer.text and answer.text.strip() else ""
     return " and ".join(part for part in (text, calls) if part) or "an empty response"
 
 

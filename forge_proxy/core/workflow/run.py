@@ -155,11 +155,13 @@ def apply_correction(state: RunState, added: Sequence[Message], fault: Fault, *,
     return replace(state, iteration=state.iteration + 1, retries=state.retries + 1, held=held or fault is Fault.LOOP)
 
 
-def apply_calls(state: RunState, settled: FinalAnswer, reasoning: str) -> RunState:
+def apply_calls(state: RunState, answer: FinalAnswer, reasoning: str) -> RunState:
     """Return the state after valid calls, which become the batch. Pass it to `check_order` before executing any."""
-    thought = [Message.of(MessageType.REASONING, reasoning)] if reasoning else []
-    message = Message.of(MessageType.TOOL_CALL, settled.text or "", calls=settled.calls)
-    return replace(state.add_messages(*thought, message), retries=0, held=False, batch=Batch(settled.calls, {}))
+    reasoning_messages = [Message.of(MessageType.REASONING, reasoning)] if reasoning else []
+    message = Message.of(MessageType.TOOL_CALL, answer.text or "", calls=answer.calls)
+    return replace(
+        state.add_messages(*reasoning_messages, message), retries=0, held=False, batch=Batch(answer.calls, {})
+    )
 
 
 def check_order(state: RunState, workflow: Workflow, limits: Limits) -> RunState:

@@ -15,7 +15,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from forge_proxy.processes.supervision import supervised
+from forge_proxy.processes.supervision import build_reaper_command
 from forge_proxy.tools.config import McpServerConfig
 from forge_proxy.tools.mcp.incoming import MessageAssembler
 from forge_proxy.tools.mcp.output_limits import TooMuchOutput
@@ -47,7 +47,7 @@ class McpProgram:
         """The error if it was killed for exceeding an output limit."""
 
     def kill(self) -> None:
-        """Kill it and all its descendants at once."""
+        """Kill the program and all its descendants at once."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -74,7 +74,7 @@ class McpProgram:
     async def _start(self, errors: int) -> Process:
         watched, self._lifeline = os.pipe()
         try:
-            command = supervised([self._config.command or "", *self._config.args], watched)
+            command = build_reaper_command([self._config.command or "", *self._config.args], watched)
             environment = {name: value.get_secret_value() for name, value in self._config.env.items()}
             return await asyncio.create_subprocess_exec(
                 *command, stdin=PIPE, stdout=PIPE, stderr=errors, pass_fds=(watched,), start_new_session=True,
@@ -122,7 +122,7 @@ class McpProgram:
             await incoming.aclose()
 
     async def _stop(self, process: Process) -> None:
-        """Ask it to exit, unless it is being killed; then kill what remains."""
+        """Ask the program to exit, unless it is being killed; then kill the remaining processes."""
         assert process.stdin is not None  # noqa: S101  # it is a pipe
         process.stdin.close()
         if self._lifeline >= 0 and not await _wait_for_exit(process, _GRACE_SECONDS):

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from forge_proxy.tools.config import McpConfig, McpServerConfig, Url
+from forge_proxy.tools.config import McpConfig, McpServerConfig, ToolServerUrl
 from forge_proxy.tools.errors import NotAllowed, SessionEnded, ToolServerUnusable
 from forge_proxy.tools.origins import is_listed, origin_of, without_wildcards
 
@@ -26,7 +26,7 @@ class McpUrl(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    url: Url = Field(description="Its endpoint (streamable HTTP). tools.mcp.allow must list its origin.")
+    url: ToolServerUrl = Field(description="Its endpoint (streamable HTTP). tools.mcp.allow must list its origin.")
 
 
 class SessionPool:

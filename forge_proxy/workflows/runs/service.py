@@ -18,7 +18,7 @@ from forge_proxy.workflows.runs.scheduler import RunScheduler
 from forge_proxy.workflows.runs.serialization import write_state
 from forge_proxy.workflows.runs.submission import Submission
 from forge_proxy.workflows.runs.tool_outputs import ToolOutput, apply_outputs
-from forge_proxy.workflows.tool_registry import ToolDeclaration, ToolRegistry
+from forge_proxy.workflows.tool_registry import FORMER_CLIENT_KIND, ToolDeclaration, ToolRegistry
 
 _EVENTS_PAGE = 200
 
@@ -184,7 +184,10 @@ def is_run_id(text: str) -> bool:
 
 def digest_of(submission: Submission) -> str:
     """Return a digest that identifies a submission."""
-    return hashlib.sha256(submission.model_dump_json().encode()).hexdigest()
+    text = submission.model_dump_json()
+    # Keys that were used before 0.3 stay valid: their digests have the former name.
+    text = text.replace('{"by":"client"}', f'{{"by":"{FORMER_CLIENT_KIND}"}}')
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 async def resolve_tools(submission: Submission, registry: ToolRegistry) -> Submission:

@@ -59,8 +59,8 @@ class SubmittedTool(BaseModel):
         description="Tools that must have succeeded before.",
     )
     execute: StoredObject = Field(
-        default_factory=lambda: {"by": "caller"},
-        description='The executor: {"by": "caller"} (the run pauses until the client posts the output), '
+        default_factory=lambda: {"by": "client"},
+        description='The executor: {"by": "client"} (the run pauses until the client posts the output), '
         '{"by": "arguments"} (the arguments are the result), {"by": "http", "url": …} or {"by": "mcp", "server": …}.',
     )
 

@@ -25,7 +25,7 @@ class ClientBackend:
 
     def __init__(self, client: LLMClient, *, stream: bool = True) -> None:
         self._client = client
-        self._stream = stream
+        self._is_streaming = stream
 
     @property
     def url(self) -> str:
@@ -40,8 +40,8 @@ class ClientBackend:
         sent = [dict(message) for message in messages if is_object(message)]
         tools: Sequence[ToolSpec] = (*call.request.tools, *([call.respond] if call.respond else []))
         try:
-            if self._stream and call.stream:
-                async for chunk in self._streamed(sent, tools):
+            if self._is_streaming and call.stream:
+                async for chunk in self._stream_chunks(sent, tools):
                     yield chunk
             else:
                 yield _complete_chunk(await self._client.send(sent, tools))
@@ -71,7 +71,7 @@ class ClientBackend:
         """Return `ok` always."""
         return Health("ok")
 
-    async def _streamed(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk]:
+    async def _stream_chunks(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk]:
         sent_text = ""
         async for chunk in self._client.send_stream(messages, tools):
             match chunk.type:

@@ -62,7 +62,7 @@ class EngineClient:
         builder, unread = ReplyBuilder(), None
         self.last_usage = None
         try:
-            async with aclosing(self.engine.unguarded(request, request_id="client")) as chunks:
+            async with aclosing(self.engine.stream_unguarded(request, request_id="client")) as chunks:
                 async for chunk in chunks:
                     self._record_usage(chunk)
                     for delta in chunk.deltas:

@@ -16,7 +16,7 @@ from tests.folding import folded
 CALL_AS_TEXT = Said(text='<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo", "days": 3}}</tool_call>')
 
 
-async def test_the_status_has_everything_at_a_glance() -> None:
+async def test_the_status_summarises_the_daemon() -> None:
     async with world() as client:
         status = (await client.get(f"{ADMIN}/status", headers={"x-request-id": "mine"})).json()
 
@@ -28,14 +28,14 @@ async def test_the_status_has_everything_at_a_glance() -> None:
     assert status["hardware"]["cores"] >= 1
 
 
-async def test_answers_have_the_request_id() -> None:
+async def test_responses_have_the_request_id() -> None:
     async with world() as client:
         answer = await client.get(f"{ADMIN}/budget", headers={"x-request-id": "mine"})
 
     assert answer.headers["x-request-id"] == "mine"
 
 
-async def test_a_budget_is_switched_and_told_as_the_window() -> None:
+async def test_a_budget_is_switched_and_reported_as_the_window() -> None:
     async with world() as client:
         switched = await client.put(f"{ADMIN}/budget", json={"mode": "manual", "tokens": 1000})
         models = (await client.get("/v1/models")).json()["data"]
@@ -48,7 +48,7 @@ async def test_a_budget_is_switched_and_told_as_the_window() -> None:
     assert shown == [{"id": "scripted", "budget": switched.json(), "capabilities": None}]
 
 
-async def test_the_overflow_policy_stays_where_it_is_not_said() -> None:
+async def test_the_overflow_policy_stays_if_the_request_omits_it() -> None:
     async with world(budget={"overflow": "forward"}) as client:
         switched = (await client.put(f"{ADMIN}/budget", json={"mode": "forge-full"})).json()
 
@@ -100,7 +100,7 @@ async def test_a_wrong_field_is_a_400_that_names_it(
     assert words in answer.json()["error"]["message"]
 
 
-async def test_what_is_no_json_is_a_400() -> None:
+async def test_a_body_that_is_not_json_is_a_400() -> None:
     async with world() as client:
         answer = await client.put(f"{ADMIN}/budget", content=b'{"mode":', headers={"content-type": "application/json"})
 
@@ -123,7 +123,7 @@ async def test_guardrails_are_changed_from_the_next_request_on() -> None:
 
 @folded
 @pytest.mark.parametrize("path", ["start", "stop", "restart", "model", "logs"])
-async def test_a_server_that_is_not_ours_is_left_alone(client: httpx.AsyncClient, path: str) -> None:
+async def test_an_unmanaged_server_cannot_be_controlled(client: httpx.AsyncClient, path: str) -> None:
     method = "GET" if path == "logs" else "POST"
     answer = await client.request(method, f"{ADMIN}/backend/{path}", json={"model": "x"})
 
@@ -131,7 +131,7 @@ async def test_a_server_that_is_not_ours_is_left_alone(client: httpx.AsyncClient
     assert answer.json()["error"]["message"] == "this backend is not managed by forge-proxy: a test started it"
 
 
-async def test_a_server_of_ours_is_stopped_started_restarted_and_given_another_model() -> None:
+async def test_a_managed_server_is_stopped_started_restarted_and_switched_to_another_model() -> None:
     managed = Managed()
     async with world(control=managed) as client:
         stopped = (await client.post(f"{ADMIN}/backend/stop")).json()["server"]
@@ -187,7 +187,7 @@ async def test_a_reload_names_the_models_that_are_new_changed_or_gone() -> None:
     assert sorted(done["needs_restart"]) == ["models.changed.context", "models.gone", "models.new"]
 
 
-async def test_a_reload_takes_back_what_was_changed_here() -> None:
+async def test_a_reload_reverts_changes_made_over_the_api() -> None:
     async with world() as client:
         await client.patch(f"{ADMIN}/guardrails", json={"on_loop": "report"})
         done = (await client.post(f"{ADMIN}/reload")).json()
@@ -221,7 +221,7 @@ async def test_a_reload_does_not_take_the_last_key_of_a_public_address() -> None
     assert error(answer) == (400, "wrong_settings", None)
 
 
-async def test_a_file_that_cannot_be_read_any_more_is_told() -> None:
+async def test_a_settings_file_that_cannot_be_read_is_reported() -> None:
     def read() -> Settings:
         raise SettingsError("forge-proxy.yaml: No such file or directory")
 
@@ -247,7 +247,9 @@ async def test_a_file_that_cannot_be_read_any_more_is_told() -> None:
         ({"host": "some-name"}, None, 403, "admin_closed"),
     ],
 )
-async def test_who_may_administrate(server: dict[str, Any], key: str | None, status: int, code: str | None) -> None:
+async def test_which_keys_open_the_admin_api(
+    server: dict[str, Any], key: str | None, status: int, code: str | None
+) -> None:
     async with world(server=server) as client:
         answer = await client.get(f"{ADMIN}/status", headers={"x-api-key": key} if key else {})
 
@@ -263,7 +265,7 @@ async def test_an_admin_key_opens_nothing_else() -> None:
     assert error(answer) == (401, "invalid_api_key", None)
 
 
-async def test_a_page_of_a_foreign_site_may_not_administrate() -> None:
+async def test_a_web_page_of_another_origin_cannot_use_the_admin_api() -> None:
     async with world() as client:
         answer = await client.post(f"{ADMIN}/reload", headers={"origin": "https://evil.example.org"})
 

@@ -24,7 +24,7 @@ BUDGET = {"mode": "manual", "tokens": 1000, "overflow": "compact"}
         ("reject", "tiered", False),
     ],
 )
-async def test_it_says_whether_it_acts(overflow: str, strategy: str, acts: bool) -> None:
+async def test_the_compaction_policy_reports_whether_it_is_active(overflow: str, strategy: str, acts: bool) -> None:
     async with world(budget={"overflow": overflow}) as client:
         policy = {"strategy": strategy, "threshold": 0.5, "keep_recent": 4}
         chosen = (await client.put(f"{ADMIN}/compaction", json=policy)).json()
@@ -37,7 +37,7 @@ async def test_it_says_whether_it_acts(overflow: str, strategy: str, acts: bool)
     assert ("histories are not changed" in said["note"]) is not acts
 
 
-async def test_a_preview_says_what_each_phase_cuts_and_why_and_which_is_used() -> None:
+async def test_a_preview_lists_the_cuts_of_each_phase_with_reasons_and_the_phase_used() -> None:
     async with world(budget=BUDGET) as client:
         said = (await client.post(f"{ADMIN}/compaction/preview", json={"messages": history(), "tools": [TOOL]})).json()
 
@@ -52,7 +52,7 @@ async def test_a_preview_says_what_each_phase_cuts_and_why_and_which_is_used() -
     assert (said["used"], said["fits"], said["exact"]) == (1, True, False)
 
 
-async def test_what_is_previewed_is_what_is_done() -> None:
+async def test_a_request_is_compacted_as_previewed() -> None:
     async with world(Said(text="Done."), budget=BUDGET) as client:
         said = (await client.post(f"{ADMIN}/compaction/preview", json={"messages": history()})).json()
         answer = await client.post("/v1/chat/completions", json={"messages": history()})
@@ -63,7 +63,7 @@ async def test_what_is_previewed_is_what_is_done() -> None:
     assert said["messages"][2]["content"] == used["cuts"][0]["content"]
 
 
-async def test_a_recorded_request_is_previewed_as_it_is() -> None:
+async def test_a_recorded_request_can_be_previewed_unchanged() -> None:
     asked = {"messages": history(), "tools": [TOOL], "model": None}
     recorded = {**asked, "temperature": 0.2, "stream": True, "stream_options": None, "tool_choice": "auto", "top_k": 5}
     async with world(budget=BUDGET) as client:
@@ -104,10 +104,10 @@ async def test_a_preview_for_another_budget_or_policy(asked: dict[str, Any], use
         ({"messages": history(), "budget_tokens": 255}, "budget_tokens"),
         ({"messages": history(), "policy": {"keep_recent": 0}}, "policy.keep_recent"),
         ({"messages": history(), "tools": [{"type": "function"}]}, "tools[0].function"),
-        ({"messages": history()}, "budget_tokens"),  # nobody tells the window
+        ({"messages": history()}, "budget_tokens"),  # the window is unknown
     ],
 )
-async def test_what_cannot_be_previewed_is_a_400_that_names_the_field(
+async def test_an_invalid_preview_is_a_400_that_names_the_field(
     client: httpx.AsyncClient, body: dict[str, Any], field: str
 ) -> None:
     answer = await client.post(f"{ADMIN}/compaction/preview", json=body)

@@ -9,6 +9,7 @@ import pytest
 
 from forge_proxy.api.admin.status import CapabilityInfo
 from forge_proxy.core.capability import CapabilityCard
+from tests.api.admin.test_runs import RUNS, run
 from tests.api.admin.world import ADMIN, world
 from tests.api.test_mistakes import ASK
 from tests.fakes.says import Said
@@ -72,6 +73,23 @@ async def test_the_former_name_of_a_guardrail_setting_can_be_changed_and_is_logg
 
     assert [change["text_responses"] for change in changes] == ["nudge", "accept", "accept"]
     note = "text_answers is now text_responses; the old name ends with 0.3"
+    assert [record.message for record in caplog.records] == [note]
+
+
+async def test_the_former_name_of_the_client_as_executor_works_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    former = run()
+    former["workflow"]["tools"]["look"]["execute"] = {"by": "caller"}
+    async with world() as client:
+        with caplog.at_level(logging.WARNING, "forge_proxy.api"):
+            responses = [
+                await client.post(RUNS, json=body, headers={"Idempotency-Key": "k"}) for body in (former, run(), former)
+            ]
+
+    assert [response.status_code for response in responses] == [200] * 3
+    assert len({response.json()["id"] for response in responses}) == 1
+    note = 'execute.by "caller" is now "client"; the old name ends with 0.3'
     assert [record.message for record in caplog.records] == [note]
 
 

@@ -22,7 +22,7 @@ NUMBER: JsonDict = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
 def run(**fields: Any) -> JsonDict:
-    """A run whose `look` its caller executes, and whose `finish` ends it with its arguments."""
+    """Return a submission: the client executes `look`; `finish` ends the run with its arguments."""
     finish = {"parameters": NUMBER, "execute": {"by": "arguments"}}
     tools: JsonDict = {"look": {"parameters": NUMBER}, "finish": finish}
     workflow = {"name": "w", "tools": tools, "terminal_tool": "finish", "system_prompt_template": "Help {who}."}
@@ -30,13 +30,13 @@ def run(**fields: Any) -> JsonDict:
 
 
 async def watched(client: httpx.AsyncClient, run_id: str) -> JsonDict:
-    """The run, once it has ended: its stream ends then."""
+    """Return the run after its event stream has ended."""
     await client.get(f"{RUNS}/{run_id}/events")
     return (await client.get(f"{RUNS}/{run_id}")).json()
 
 
 async def waiting(client: httpx.AsyncClient, body: JsonDict) -> JsonDict:
-    """A run that is submitted, once it waits for its caller."""
+    """Submit a run and return it once it waits for outputs of the client."""
     run_id = (await client.post(RUNS, json=body)).json()["id"]
     for _ in range(2000):
         found = (await client.get(f"{RUNS}/{run_id}")).json()
@@ -47,13 +47,13 @@ async def waiting(client: httpx.AsyncClient, body: JsonDict) -> JsonDict:
 
 
 async def post(client: httpx.AsyncClient, found: JsonDict, *outputs: JsonDict) -> httpx.Response:
-    """Post outputs; a call is named by its place."""
+    """Post outputs; `tool_call_id` is the index of the call."""
     calls = [call["id"] for call in found["required_action"]]
     said = [{**one, "tool_call_id": calls[one["tool_call_id"]]} for one in outputs]
     return await client.post(f"{RUNS}/{found['id']}/tool_outputs", json={"outputs": said})
 
 
-async def test_a_run_goes_from_its_submission_to_its_result() -> None:
+async def test_a_submitted_run_completes_with_its_result() -> None:
     async with world(LOOK, FINISH) as client:
         found = await waiting(client, run(metadata={"a": None}))
         posted = await post(client, found, {"tool_call_id": 0, "output": {"sun": True}})
@@ -78,7 +78,7 @@ async def test_a_run_goes_from_its_submission_to_its_result() -> None:
         ({"unresolved": "no such city"}, "no such city", []),
     ],
 )
-async def test_an_output_an_error_and_what_did_not_resolve_are_told_apart(
+async def test_output_error_and_unresolved_are_distinguished(
     outcome: JsonDict, told: str, completed: list[str]
 ) -> None:
     async with world(LOOK, FINISH) as client:
@@ -89,7 +89,7 @@ async def test_an_output_an_error_and_what_did_not_resolve_are_told_apart(
     assert posted["completed_steps"] == completed
 
 
-async def test_outputs_may_come_one_by_one_in_any_order_and_again() -> None:
+async def test_outputs_may_be_posted_one_by_one_in_any_order_and_repeatedly() -> None:
     async with world(BOTH, FINISH) as client:
         found = await waiting(client, run())
         second = await post(client, found, {"tool_call_id": 1, "output": "b"})
@@ -104,7 +104,7 @@ async def test_outputs_may_come_one_by_one_in_any_order_and_again() -> None:
     assert [message["content"] for message in done["messages"] if message["type"] == "tool_result"][:2] == ["a", "b"]
 
 
-async def test_an_output_that_is_wrong_changes_nothing() -> None:
+async def test_an_invalid_output_changes_nothing() -> None:
     async with world(BOTH, FINISH) as client:
         found = await waiting(client, run())
         await post(client, found, {"tool_call_id": 0, "output": "a"})
@@ -126,7 +126,7 @@ async def test_an_output_that_is_wrong_changes_nothing() -> None:
     assert [call["id"] for call in now["required_action"]] == [second]
 
 
-async def test_a_run_that_fails_says_with_what() -> None:
+async def test_a_failed_run_has_the_error() -> None:
     async with world(says=[Said(text="I cannot.")] * 9) as client:
         submitted = (await client.post(RUNS, json=run(max_retries_per_step=1))).json()
         failed = await watched(client, submitted["id"])
@@ -135,7 +135,7 @@ async def test_a_run_that_fails_says_with_what() -> None:
     assert (failed["error"]["fields"]["attempts"], failed["error"]["fields"]["raw_response"]) == (2, "I cannot.")
 
 
-async def test_iterations_end_with_the_steps_that_are_pending() -> None:
+async def test_the_iteration_limit_reports_the_pending_steps() -> None:
     body = run(max_iterations=1)
     body["workflow"]["required_steps"] = ["look"]
     async with world(says=[FINISH] * 3) as client:
@@ -146,7 +146,7 @@ async def test_iterations_end_with_the_steps_that_are_pending() -> None:
     assert failed["pending_steps"] == ["look"]
 
 
-async def test_a_history_is_shortened_where_that_is_wished() -> None:
+async def test_a_history_is_compacted_if_the_submission_has_a_context() -> None:
     long = "x" * 4000
     body = run(context={"strategy": "tiered", "budget": 1500, "threshold": 0.1, "keep_recent": 1})
     async with world(LOOK, Said(calls=(("look", '{"n": 2}'),), ids="b"), FINISH) as client:
@@ -165,7 +165,7 @@ async def test_a_history_is_shortened_where_that_is_wished() -> None:
     assert (done["status"], long in json.dumps(done["messages"])) == ("completed", False)
 
 
-async def test_a_run_that_is_cancelled_while_it_waits_can_be_gone_on_with_by_another() -> None:
+async def test_a_run_cancelled_while_it_waits_can_be_continued_by_another() -> None:
     async with world(LOOK, FINISH) as client:
         found = await waiting(client, run())
         cancelled = (await client.post(f"{RUNS}/{found['id']}/cancel")).json()
@@ -181,7 +181,7 @@ async def test_a_run_that_is_cancelled_while_it_waits_can_be_gone_on_with_by_ano
     assert error(refused) == (409, "run_conflict", None)
 
 
-async def test_what_was_done_is_not_done_again_by_a_run_that_goes_on_with_another() -> None:
+async def test_completed_steps_are_not_repeated_by_a_run_that_continues_another() -> None:
     async with world(LOOK, FINISH, FINISH, LOOK, FINISH) as client:
         asked = run()
         asked["workflow"]["required_steps"] = ["look"]
@@ -226,13 +226,13 @@ async def test_runs_are_listed_page_by_page_and_by_status() -> None:
         ("/x/events?from=1", "from"),
     ],
 )
-async def test_a_page_that_there_is_not_is_refused(client: httpx.AsyncClient, path: str, field: str) -> None:
+async def test_an_invalid_query_parameter_is_rejected(client: httpx.AsyncClient, path: str, field: str) -> None:
     answer = await client.get(f"{RUNS}{path}")
 
     assert error(answer) == (400, None, field)
 
 
-async def test_a_page_begins_after_a_run_that_is_deleted_too() -> None:
+async def test_a_page_can_begin_after_a_deleted_run() -> None:
     async with world(FINISH, FINISH) as client:
         made = [(await client.post(RUNS, json=run())).json()["id"] for _ in range(2)]
         for run_id in made:
@@ -270,7 +270,7 @@ async def test_the_same_submission_with_the_same_key_is_one_run() -> None:
     assert error(other) == (409, "run_conflict", None)
 
 
-async def test_events_are_gone_on_with_after_any_of_them() -> None:
+async def test_the_event_stream_can_be_resumed_after_any_event() -> None:
     async with world(FINISH) as client:
         submitted = (await client.post(RUNS, json=run())).json()
         path = f"{RUNS}/{submitted['id']}/events"
@@ -308,7 +308,7 @@ _NO_TEXT = "expected a string"
     [
         (
             _tool(execute={"by": "carrier"}),
-            "workflow.tools.finish.execute.by: expected one of caller, arguments, http, mcp",
+            "workflow.tools.finish.execute.by: expected one of client, arguments, http, mcp",
         ),
         (_tool(execute={"by": "mcp", "server": {"url": 5}}), f"workflow.tools.finish.execute.server.url: {_NO_TEXT}"),
         (_with(terminal_tool=5), f"workflow.terminal_tool: {_NO_TEXT}, or: expected a list"),
@@ -319,7 +319,7 @@ _NO_TEXT = "expected a string"
         ),
     ],
 )
-async def test_the_words_name_fields_of_the_submission_and_no_types_of_ours(
+async def test_error_messages_name_fields_of_the_submission_never_internal_types(
     client: httpx.AsyncClient, body: JsonDict, said: str
 ) -> None:
     answer = await client.post(RUNS, json=body)
@@ -364,7 +364,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments":
         (_tool(parameters=None, execute={"by": "http", "url": "http://a.example"}), "workflow.tools.finish.parameters"),
         (_tool(execute={}), "workflow.tools.finish.execute.by"),
         (_tool(execute={"by": "magic"}), "workflow.tools.finish.execute.by"),
-        (_tool(execute={"by": "caller", "url": "x"}), "workflow.tools.finish.execute.url"),
+        (_tool(execute={"by": "client", "url": "x"}), "workflow.tools.finish.execute.url"),
         (_tool(execute={"by": "http"}), "workflow.tools.finish.execute.url"),
         (_tool(execute={"by": "http", "url": "https://tools.example.com/x"}), "workflow.tools.finish.execute.url"),
         (_tool(execute={"by": "mcp", "server": "unknown"}), "workflow.tools.finish.execute.server"),
@@ -374,7 +374,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments":
         (run(user_message=None, initial_messages=[{"role": "user", "surplus": 1}]), "initial_messages.0.surplus"),
     ],
 )
-async def test_a_submission_that_is_wrong_is_refused_with_the_field(
+async def test_an_invalid_submission_is_rejected_with_the_field(
     client: httpx.AsyncClient, body: JsonDict, field: str
 ) -> None:
     body = {name: value for name, value in body.items() if value is not None or name != "user_message"}
@@ -392,7 +392,7 @@ async def test_a_submission_that_is_wrong_is_refused_with_the_field(
         {"temperature": -7, "stop": ["a"], "logit_bias": {"1": 5}, "response_format": {"type": "text"}, "theirs": "x"},
     ],
 )
-async def test_options_that_some_server_takes_are_for_the_server_to_judge(options: JsonDict) -> None:
+async def test_unknown_options_are_left_to_the_model_server(options: JsonDict) -> None:
     async with world(FINISH) as client:
         submitted = (await client.post(RUNS, json=run(options=options))).json()
         done = await watched(client, submitted["id"])
@@ -414,7 +414,7 @@ async def test_options_that_some_server_takes_are_for_the_server_to_judge(option
         ([{"role": "assistant", "tool_calls": [CALL]}, {"role": "user"}], "initial_messages[1]"),
     ],
 )
-async def test_a_history_with_an_orphan_in_it_is_refused(
+async def test_an_inconsistent_history_is_rejected_with_the_field(
     client: httpx.AsyncClient, messages: list[JsonDict], field: str
 ) -> None:
     body = run(initial_messages=messages)
@@ -424,14 +424,14 @@ async def test_a_history_with_an_orphan_in_it_is_refused(
     assert error(answer) == (400, None, field)
 
 
-async def test_no_body_at_all_is_a_wrong_body() -> None:
+async def test_a_missing_body_is_a_400() -> None:
     async with world() as client:
         answer = await client.post(RUNS)
 
     assert error(answer) == (400, None, "body")
 
 
-async def test_a_body_that_is_not_said_to_be_json_is_told_what_to_say() -> None:
+async def test_a_body_with_another_content_type_is_a_400_that_names_the_right_one() -> None:
     async with world() as client:
         answer = await client.post(RUNS, content=json.dumps(run()), headers={"Content-Type": "text/plain"})
 
@@ -439,7 +439,7 @@ async def test_a_body_that_is_not_said_to_be_json_is_told_what_to_say() -> None:
     assert "Content-Type: application/json" in answer.json()["error"]["message"]
 
 
-async def test_json_that_cannot_be_stored_is_refused() -> None:
+async def test_json_that_cannot_be_stored_is_rejected() -> None:
     deep: Any = "x"
     for _ in range(400):
         deep = [deep]
@@ -459,7 +459,7 @@ def _nested(levels: int) -> Any:
     return value
 
 
-async def test_json_that_could_not_be_read_again_is_refused_with_the_field() -> None:
+async def test_json_nested_too_deeply_to_be_parsed_again_is_rejected_with_the_field() -> None:
     """It can be written to 255 levels and read to 200, so a run could be stored and then be lost."""
     fields = {"metadata": {"a": _nested(210)}, "options": {"a": _nested(210)}}
     async with world(LOOK, FINISH) as client:
@@ -475,7 +475,7 @@ async def test_json_that_could_not_be_read_again_is_refused_with_the_field() -> 
     assert (posted[2].status_code, done["status"]) == (200, "completed")
 
 
-async def test_arguments_that_could_not_be_read_again_are_the_calls_error() -> None:
+async def test_arguments_nested_too_deeply_are_an_error_of_the_call() -> None:
     deep = Said(calls=(("finish", f'{{"a": {json.dumps(_nested(150))}}}'),))
     async with world(deep, FINISH) as client:
         submitted = (await client.post(RUNS, json=run())).json()
@@ -486,7 +486,7 @@ async def test_arguments_that_could_not_be_read_again_are_the_calls_error() -> N
 
 
 @pytest.mark.parametrize("word", ["NaN", "-Infinity", "1e999", '"\\x"', "\xff"])
-async def test_what_is_no_json_is_refused(word: str) -> None:
+async def test_nan_and_other_non_json_is_rejected(word: str) -> None:
     headers = {"content-type": "application/json"}
     async with world(LOOK) as client:
         found = await waiting(client, run())
@@ -501,7 +501,7 @@ async def test_what_is_no_json_is_refused(word: str) -> None:
     assert now["status"] == "requires_action"
 
 
-async def test_a_store_that_cannot_be_opened_is_a_503_and_everything_else_goes_on() -> None:
+async def test_a_store_that_cannot_be_opened_is_a_503_and_all_other_routes_work() -> None:
     async with world(FINISH, store={"url": "sqlite+aiosqlite:////proc/nowhere/runs.db"}) as client:
         refused = await client.post(RUNS, json=run())
         fine = await client.get(f"{ADMIN}/guardrails")

@@ -22,7 +22,7 @@ KNOWN = (Recommendation(family="Scripted", match="scripted", values={"temperatur
 
 
 async def asked(body: JsonDict, defaults: str, *script: Said) -> tuple[list[JsonDict], list[Event]]:
-    """What the model server is sent for a request, and what was told."""
+    """Return the bodies that the model server receives for a request, and the observed events."""
     http, heard = ScriptedHttp(script), list[Event]()
     sampling = Sampling(heard.append, KNOWN, SamplingPolicy.model_validate({"defaults": defaults}))
     engine = Engine(
@@ -36,7 +36,7 @@ async def asked(body: JsonDict, defaults: str, *script: Said) -> tuple[list[Json
 
 
 @pytest.mark.parametrize("body", [ASK, {"messages": [{"role": "user", "content": "hi"}]}], ids=["guarded", "passed on"])
-async def test_what_is_left_open_is_filled_in_where_that_is_asked_for(body: JsonDict) -> None:
+async def test_omitted_sampling_values_are_filled_in_if_enabled(body: JsonDict) -> None:
     (on,), _ = await asked({**body, "top_k": 5}, "on", RIGHT)
     (off,), _ = await asked({**body, "top_k": 5}, "off", RIGHT)
 
@@ -44,7 +44,7 @@ async def test_what_is_left_open_is_filled_in_where_that_is_asked_for(body: Json
     assert "temperature" not in off
 
 
-async def test_where_it_is_not_used_it_is_told_once() -> None:
+async def test_an_unused_recommendation_is_logged_once() -> None:
     _, heard = await asked(ASK, "off", RIGHT, RIGHT)
 
     assert [event for event in heard if isinstance(event, SamplingRecommended)] == [
@@ -52,14 +52,14 @@ async def test_where_it_is_not_used_it_is_told_once() -> None:
     ]
 
 
-def test_a_model_of_which_nothing_is_known_is_no_guess() -> None:
+def test_a_model_without_a_recommendation_is_an_error() -> None:
     sampling = Sampling(lambda _: None, KNOWN, SamplingPolicy(defaults="on"))
 
     with pytest.raises(UnsupportedModelError, match=r"'other'; available: Scripted\. Set sampling\.defaults to off"):
         sampling.values_for("other")
 
 
-async def test_it_is_shown_and_switched_while_requests_are_answered() -> None:
+async def test_the_recommendations_are_shown_and_switched_at_run_time() -> None:
     async with world(RIGHT) as client:
         before = (await client.get(f"{ADMIN}/sampling")).json()
         answered = await client.post("/v1/chat/completions", json=ASK)
@@ -76,7 +76,7 @@ async def test_it_is_shown_and_switched_while_requests_are_answered() -> None:
     ("defaults", "values"),
     [("off", {"temperature": 0.1}), ("on", {"temperature": 0.1, "top_k": 20})],
 )
-def test_what_is_set_for_a_model_goes_before_what_is_recommended(defaults: str, values: JsonDict) -> None:
+def test_values_set_for_a_model_take_precedence_over_recommendations(defaults: str, values: JsonDict) -> None:
     policy = SamplingPolicy.model_validate({"defaults": defaults})
     own = {
         "fast": SamplingOverride({"temperature": 0.1}, known_as="Scripted-4B-Q8"),

@@ -19,7 +19,7 @@ async def ask(client: httpx.AsyncClient, model: str, times: int = 1) -> None:
         assert answer.status_code == 200
 
 
-async def test_what_was_learned_is_told_for_the_model_that_answered_whatever_it_was_called() -> None:
+async def test_statistics_belong_to_the_model_that_responded_under_any_requested_name() -> None:
     async with world(TEXT, TEXT, TEXT, RIGHT) as client:
         before = await client.get(PATH)
         await ask(client, "gpt-9")
@@ -40,7 +40,7 @@ async def test_what_was_learned_is_told_for_the_model_that_answered_whatever_it_
     assert after.headers["x-request-id"] == "mine"
 
 
-async def test_eight_nudges_in_vain_are_told_followed_and_forgotten() -> None:
+async def test_eight_failed_retries_are_shown_change_the_policy_and_can_be_reset() -> None:
     async with world(*[TEXT] * 19) as client:
         await ask(client, "scripted", times=9)
         (learned,) = (await client.get(PATH)).json()["data"]
@@ -56,7 +56,7 @@ async def test_eight_nudges_in_vain_are_told_followed_and_forgotten() -> None:
     assert all_forgotten.json()["data"] == []
 
 
-async def test_texts_that_were_never_asked_again_have_no_share() -> None:
+async def test_text_that_was_never_retried_has_no_success_rate() -> None:
     async with world(TEXT, guardrails={"text_responses": "accept"}) as client:
         await ask(client, "scripted")
         said = (await client.get(PATH)).json()
@@ -65,7 +65,7 @@ async def test_texts_that_were_never_asked_again_have_no_share() -> None:
     assert (said["text_responses"], said["data"]) == ("accept", [{**figures, "effective": "accept", "now": "accept"}])
 
 
-async def test_a_model_of_which_nothing_is_known_is_a_404_that_names_those_there_are() -> None:
+async def test_an_unknown_model_is_a_404_that_lists_the_known_ones() -> None:
     async with world(TEXT, TEXT) as client:
         await ask(client, "scripted")
         answer = await client.delete(f"{PATH}/org/other")
@@ -77,7 +77,7 @@ async def test_a_model_of_which_nothing_is_known_is_a_404_that_names_those_there
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_it_needs_a_key_like_everything_else(method: str) -> None:
+async def test_the_statistics_require_a_key(method: str) -> None:
     async with world(server={"api_keys": ["sk-alice"]}) as client:
         without = await client.request(method, PATH)
         withal = await client.request(method, PATH, headers={"x-api-key": "sk-alice"})
@@ -86,7 +86,7 @@ async def test_it_needs_a_key_like_everything_else(method: str) -> None:
     assert withal.status_code == 200
 
 
-async def test_another_method_is_a_405_that_says_which_are_right() -> None:
+async def test_another_method_is_a_405_that_lists_the_allowed_ones() -> None:
     async with world() as client:
         answer = await client.post(PATH)
 

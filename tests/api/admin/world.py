@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from forge_proxy.api.admin.ports import BackendControl, ServerState, ServerStatusReport
+from forge_proxy.api.admin.ports import BackendControl, ServerStateName, ServerStatusReport
 from forge_proxy.api.admin.services import AdminServices, BackendSelection
 from forge_proxy.api.app import create_app
 from forge_proxy.api.auth import KeyRing
@@ -38,9 +38,9 @@ _RECOMMENDATIONS = read_recommendations()
 
 @dataclass
 class Managed:
-    """A model server that is ours."""
+    """A managed model server."""
 
-    state: ServerState = "ready"
+    state: ServerStateName = "ready"
     model: str = "first"
     did: list[str] = field(default_factory=list[str])
 
@@ -68,7 +68,7 @@ class Managed:
 
 
 def written(**settings: Any) -> Callable[[], Settings]:
-    """Settings as a file would say them."""
+    """Return settings as a file would contain them."""
     return lambda: load(None, settings)
 
 
@@ -81,8 +81,8 @@ async def world(
     says: Sequence[Said] = (),
     **settings: Any,
 ) -> AsyncGenerator[httpx.AsyncClient]:
-    """The application with these settings; `read` reads them again. What its one model, `scripted`, says is a `script`,
-    or whatever `says` gives.
+    """Yield a client of the application with these settings; `read` reloads them. The responses of its one model,
+    `scripted`, are a `script`, or those that `says` returns.
     """
     now = load(None, settings)
     observe = (heard if heard is not None else []).append
@@ -123,7 +123,7 @@ async def world(
 
 
 def error(answer: httpx.Response) -> tuple[int, str | None, str | None]:
-    """Status, code and field of an error, which has the OpenAI shape and a request id."""
+    """Return status, code and field of an error, which must have OpenAI's format and a request id."""
     body = answer.json()
     assert set(body) == {"error"}
     assert set(body["error"]) == {"message", "type", "param", "code"}

@@ -73,7 +73,7 @@ def test_each_kind_of_program_is_started_its_own_way(program: ServerProgram, beg
         ("--log-disable", "log"),
     ],
 )
-def test_a_flag_of_ours_among_the_extra_ones_is_refused_with_what_to_do(flag: str, instead: str) -> None:
+def test_an_extra_flag_that_forge_proxy_sets_itself_is_rejected_with_a_remedy(flag: str, instead: str) -> None:
     with pytest.raises(FlagRefused) as refused:
         replace(PLAIN, extra=("--temp", "0.2", flag, "1"))
 

@@ -22,7 +22,7 @@ from tests.folding import folded
         (b"\xff\n", ["�"]),
     ],
 )
-def test_lines_are_kept_within_bounds_however_they_come(said: bytes, lines: list[str], cut: int) -> None:
+def test_stored_lines_are_bounded_at_any_chunk_boundaries(said: bytes, lines: list[str], cut: int) -> None:
     log = LogTail(lines=3, length=10)
 
     for at in range(0, len(said), cut):
@@ -57,7 +57,7 @@ def test_fewer_lines_can_be_asked_for() -> None:
         (b"all is well\n", []),
     ],
 )
-def test_what_a_server_calls_an_error_is_told_from_the_rest(said: bytes, faults: list[str]) -> None:
+def test_error_lines_are_distinguished_from_others(said: bytes, faults: list[str]) -> None:
     log = LogTail()
     log.begin("--- the first one")
     log.feed(b"0.1 E srv: of another server\n")

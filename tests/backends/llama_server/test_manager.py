@@ -79,7 +79,7 @@ async def test_a_server_is_started_used_and_stopped(fake: Fake) -> None:
     assert start["key"] not in start["flags"]
 
 
-async def test_one_that_runs_is_left_alone_and_another_takes_its_place(fake: Fake) -> None:
+async def test_a_running_server_is_reused_and_another_specification_replaces_it(fake: Fake) -> None:
     async with managed(fake) as manager:
         first = await manager.ensure(fake.spec())
         before = pid(manager)
@@ -106,7 +106,7 @@ async def test_one_that_dies_is_started_again(fake: Fake) -> None:
         assert "killed by SIGKILL" in (status.last_error or "")
 
 
-async def test_one_that_dies_again_and_again_is_left_alone_with_the_reason_and_can_be_started(fake: Fake) -> None:
+async def test_a_server_that_crashes_repeatedly_stays_down_with_the_reason_and_can_be_started(fake: Fake) -> None:
     async with managed(fake) as manager:
         await manager.start()
         fake.behaves("crashes")
@@ -132,7 +132,7 @@ async def test_one_that_dies_again_and_again_is_left_alone_with_the_reason_and_c
         ("hangs", "it hangs: no log line, disk read or allocation for 1.5 s; its log ends: 0.00.001 I srv"),
     ],
 )
-async def test_what_cannot_be_started_says_why(fake: Fake, behaviour: str, said: str) -> None:
+async def test_a_server_that_cannot_start_reports_the_reason(fake: Fake, behaviour: str, said: str) -> None:
     fake.behaves(behaviour)
     async with managed(fake, load_silence_seconds=1.5) as manager:
         with pytest.raises(CannotStart) as fault:
@@ -149,13 +149,13 @@ async def test_what_cannot_be_started_says_why(fake: Fake, behaviour: str, said:
     ("command", "said"),
     [("/nowhere/llama-server", "/nowhere/llama-server cannot be started: No such file"), ("/tmp", "Permission denied")],
 )
-async def test_a_program_that_is_none_says_why(fake: Fake, command: str, said: str) -> None:
+async def test_a_file_that_is_not_a_program_is_an_error_with_the_reason(fake: Fake, command: str, said: str) -> None:
     async with managed(fake) as manager:
         with pytest.raises(CannotStart, match=said):
             await manager.ensure(replace(fake.spec(), program=ServerProgram("llama-server", (command,))))
 
 
-async def test_a_taken_port_is_said_so_before_anything_is_started(fake: Fake) -> None:
+async def test_a_port_in_use_is_reported_before_anything_is_started(fake: Fake) -> None:
     async with managed(fake) as manager:
         with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(CannotStart) as fault:
             await manager.ensure(fake.spec(port=taken.getsockname()[1]))
@@ -177,7 +177,7 @@ async def test_a_load_that_gets_on_takes_as_long_as_it_takes_and_tells_how_far_i
         assert manager.status().progress is None
 
 
-async def test_a_switch_that_fails_goes_back_and_says_so(fake: Fake) -> None:
+async def test_a_failed_switch_is_reverted_and_reported(fake: Fake) -> None:
     async with managed(fake) as manager:
         await manager.start()
 
@@ -194,7 +194,7 @@ async def test_a_switch_that_fails_goes_back_and_says_so(fake: Fake) -> None:
         assert (manager.status().state, manager.status().spec) == ("ready", fake.spec())
 
 
-async def test_a_switch_to_a_model_that_is_none_leaves_the_server_alone(fake: Fake) -> None:
+async def test_a_switch_to_an_invalid_model_file_does_not_stop_the_server(fake: Fake) -> None:
     async with managed(fake) as manager:
         await manager.start()
         before = pid(manager)
@@ -206,7 +206,7 @@ async def test_a_switch_to_a_model_that_is_none_leaves_the_server_alone(fake: Fa
         assert manager.current
 
 
-async def test_a_switch_that_fails_while_the_server_rests_leaves_it_at_rest(fake: Fake) -> None:
+async def test_a_failed_switch_of_a_sleeping_server_lets_it_sleep(fake: Fake) -> None:
     async with managed(fake) as manager:
         await manager.start()
         await manager.stop()
@@ -232,7 +232,7 @@ async def test_a_stop_ends_a_load(fake: Fake) -> None:
         assert has_ended(loading)
 
 
-async def test_who_waits_for_an_order_may_leave_and_it_is_carried_out(fake: Fake) -> None:
+async def test_a_command_is_executed_even_if_the_waiting_task_is_cancelled(fake: Fake) -> None:
     async with managed(fake) as manager:
         starting = asyncio.create_task(manager.start())
         await comes_to(manager, "loading")
@@ -260,7 +260,7 @@ async def test_requests_in_use_are_let_end_before_a_stop_and_no_longer_than_the_
     assert (alive, cut) == (True, True)
 
 
-async def test_who_comes_while_it_is_exchanged_waits_for_the_next(fake: Fake) -> None:
+async def test_requests_during_a_switch_wait_for_the_next_server(fake: Fake) -> None:
     async with managed(fake) as manager:
         await manager.start()
         async with manager.use():
@@ -272,7 +272,7 @@ async def test_who_comes_while_it_is_exchanged_waits_for_the_next(fake: Fake) ->
         assert (await waiting).spec.context == 512
 
 
-async def test_who_waits_in_vain_is_told_how_far_it_is(fake: Fake) -> None:
+async def test_a_request_that_waits_too_long_gets_the_load_progress(fake: Fake) -> None:
     fake.behaves("loads when told")
     async with managed(fake, wait_seconds=0.2) as manager:
         starting = asyncio.create_task(manager.start())
@@ -305,7 +305,7 @@ async def test_an_idle_server_is_ended_and_the_next_request_wakes_it(fake: Fake)
         assert (gone, still, used, kept, len(fake.starts)) == (True, "asleep", "ready", "ready", 2)
 
 
-async def test_a_server_that_does_not_wake_is_tried_again_and_then_left_with_the_reason(fake: Fake) -> None:
+async def test_a_server_that_does_not_wake_is_retried_and_then_stays_down_with_the_reason(fake: Fake) -> None:
     async with managed(fake, idle_unload_seconds=0.1) as manager:
         await manager.start()
         await comes_to(manager, "asleep")
@@ -346,7 +346,7 @@ async def test_after_the_end_nothing_runs_and_nothing_waits(fake: Fake) -> None:
     assert has_ended(loading)
 
 
-async def test_its_words_can_be_read_also_of_the_one_before(fake: Fake) -> None:
+async def test_the_log_of_the_previous_server_can_be_read_too(fake: Fake) -> None:
     async with managed(fake) as manager:
         await manager.start()
         await manager.restart()

@@ -23,14 +23,14 @@ def test_a_model_has_no_fault() -> None:
         (b"MZqFpD='\n", "is a program, not a model file; name a llamafile with --llama-server"),
     ],
 )
-def test_another_file_is_said_so(tmp_path: Path, holds: bytes, said: str) -> None:
+def test_a_file_of_another_format_is_an_error(tmp_path: Path, holds: bytes, said: str) -> None:
     file = tmp_path / "m.gguf"
     file.write_bytes(holds)
 
     assert f"{file} {said}" in (model_fault(file) or "")
 
 
-def test_a_file_that_is_missing_a_folder_and_what_cannot_be_read_are_said_so(tmp_path: Path) -> None:
+def test_a_missing_file_a_folder_and_an_unreadable_file_are_errors(tmp_path: Path) -> None:
     assert model_fault(tmp_path / "m.gguf") == f"file not found: {tmp_path / 'm.gguf'}"
     assert model_fault(tmp_path) == f"{tmp_path} is a folder; name the model file in it"
     assert "cannot be read" in (model_fault(tmp_path / ("x" * 300)) or "")

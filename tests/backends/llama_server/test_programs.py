@@ -10,7 +10,7 @@ import pytest
 
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
 from forge_proxy.backends.llama_server.launch import ServerProgram
-from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, find_program, launch_spec
+from forge_proxy.backends.llama_server.programs import TINY_MODEL, find_embedded, find_program, launch_spec
 
 SAYS = "#!/bin/sh\necho {}\n"
 
@@ -53,14 +53,14 @@ def test_one_on_path_is_taken_before_a_llamafile_beside_the_model_before_the_emb
     assert why_on_path == f"a model file is configured, and llama-server is on PATH: {on_path}"
 
 
-def test_the_named_one_and_the_kind_asked_for_come_before_what_is_found(model: Path) -> None:
+def test_a_configured_program_or_kind_takes_precedence_over_a_detected_one(model: Path) -> None:
     executable(model.parents[1] / "bin" / "llama-server")
     executable(model.with_name("x.llamafile"), "llamafile v0.9.3")
     other = executable(model.with_name("my-server"))
 
     assert found(model, llama_server={"binary": other})[0] == ServerProgram("llama-server", (str(other),))
     assert found(model, kind="llamafile")[0].version == (0, 9, 3)
-    assert found(model, kind="embedded") == (embedded(), "backend.kind is embedded")
+    assert found(model, kind="embedded") == (find_embedded(), "backend.kind is embedded")
     assert found(model, llama_server={"binary": "llama-server"})[0].command[0].endswith("bin/llama-server")
 
 
@@ -72,23 +72,23 @@ def test_the_named_one_and_the_kind_asked_for_come_before_what_is_found(model: P
         ({"kind": "llamafile"}, "there is no llamafile beside"),
     ],
 )
-def test_one_that_is_not_there_is_said_so(model: Path, config: dict[str, Any], said: str) -> None:
+def test_a_missing_program_is_an_error(model: Path, config: dict[str, Any], said: str) -> None:
     with pytest.raises(BackendChoiceError, match=said):
         found(model, **config)
 
 
-def test_one_that_is_not_executable_is_said_so(model: Path) -> None:
+def test_a_program_that_is_not_executable_is_an_error(model: Path) -> None:
     with pytest.raises(BackendChoiceError, match="is not executable"):
         found(model, llama_server={"binary": model})
 
 
-def test_a_llamafile_that_does_not_say_what_it_is_is_taken_for_a_current_one(model: Path) -> None:
+def test_a_llamafile_without_a_version_is_treated_as_current(model: Path) -> None:
     executable(model.with_name("x.llamafile"), "hello")
 
     assert found(model)[0].version == ()
 
 
-def test_the_settings_become_what_is_launched(model: Path) -> None:
+def test_the_settings_are_converted_to_a_launch_specification(model: Path) -> None:
     said = {"context": 4096, "slots": 3, "cache_type_k": "q8_0", "extra": ["--temp", "0"], "port": 9000}
     config = BackendConfig.model_validate({"gguf": model, "llama_server": said})
 
@@ -105,10 +105,10 @@ def test_the_settings_become_what_is_launched(model: Path) -> None:
 
 
 def test_the_embedded_one_has_defaults_of_its_own_and_takes_no_extra_flags() -> None:
-    plain = launch_spec(BackendConfig(), embedded(), TINY_MODEL)
+    plain = launch_spec(BackendConfig(), find_embedded(), TINY_MODEL)
     extra = BackendConfig.model_validate({"llama_server": {"extra": ["--temp", "0"]}})
 
     assert (plain.alias, plain.context, plain.slots, plain.threads) == ("tiny-tools", 2048, 2, 1)
     assert plain.program.command[0] == sys.executable
     with pytest.raises(BackendChoiceError, match="takes none"):
-        launch_spec(extra, embedded(), TINY_MODEL)
+        launch_spec(extra, find_embedded(), TINY_MODEL)

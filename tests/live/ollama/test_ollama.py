@@ -65,7 +65,7 @@ def test_a_demand_to_think_is_met_or_let_go(client: openai.OpenAI) -> None:
     assert answer.choices[0].message.content == "Hello! How can I help?"
 
 
-def test_an_answer_is_held_to_a_schema(client: openai.OpenAI) -> None:
+def test_a_response_format_becomes_an_output_schema(client: openai.OpenAI) -> None:
     schema: Any = {"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"]}
 
     answer = client.chat.completions.create(
@@ -106,7 +106,7 @@ def test_log_probabilities_go_with_the_text(client: openai.OpenAI) -> None:
     assert {len(token.top_logprobs) for token in choice.logprobs.content or []} == {2}
 
 
-def test_a_model_that_is_not_there_comes_with_what_to_do(server: str) -> None:
+def test_the_error_of_a_missing_model_has_a_remedy(server: str) -> None:
     async def asked() -> None:
         http = AioHttp(connect_seconds=5, silence_seconds=60)
         try:

@@ -55,7 +55,7 @@ def test_a_guarded_tool_call_comes_through(client: httpx.Client) -> None:
     assert called(client) == {"city": "Paris", "days": 3}
 
 
-def test_the_curl_line_of_readme_does_what_it_says(stack: Stack) -> None:
+def test_the_curl_line_of_readme_gets_a_guarded_call(stack: Stack) -> None:
     line = next(block for block in blocks("sh") if block.startswith("curl ")).replace(
         "127.0.0.1:8081", f"127.0.0.1:{stack.port}"
     )
@@ -75,7 +75,7 @@ def test_it_is_published_on_this_machine_only(stack: Stack) -> None:
         httpx.get(f"http://{network['Gateway']}:{stack.port}/healthz")
 
 
-def test_without_keys_it_is_public_only_where_that_is_said() -> None:
+def test_without_keys_it_is_public_only_if_the_setting_allows_it() -> None:
     refused = docker("run", "--rm", IMAGE, code=2)
 
     assert PUBLIC in refused.stderr
@@ -91,7 +91,7 @@ def test_it_is_one_process_that_is_nobody(stack: Stack, service: str) -> None:
     stack.inside(service, "touch", "/tmp/written", code=1)
 
 
-def test_it_logs_json_lines_without_what_was_said(stack: Stack, client: httpx.Client) -> None:
+def test_it_logs_json_lines_without_prompts_and_responses(stack: Stack, client: httpx.Client) -> None:
     called(client)
     until(lambda: any('"answered"' in line for line in stack.logged(PROXY)), "the answer is logged")
 
@@ -161,7 +161,7 @@ def test_a_run_outlives_its_container() -> None:
         assert admin.get(path).json()["status"] == "completed"
 
 
-def test_stopping_lets_running_answers_end(stack: Stack) -> None:
+def test_stopping_lets_running_responses_finish(stack: Stack) -> None:
     with streams(stack.url, 4) as ends:
         stack.compose("stop")
 

@@ -171,7 +171,7 @@ def _put_value(
 
 
 def _join_cdata(content: str) -> str:
-    """Return the content of CDATA sections in a row: in XML, `]]>` ends in one and goes on in the next."""
+    """Return the content of CDATA sections in a row: in XML, `]]>` ends in one and continues in the next."""
     return content.replace("]]><![CDATA[", "")
 
 

@@ -31,8 +31,8 @@ def decode_facts(model: JsonObject) -> ModelFacts:
     structured = can.get("structured_outputs")
     return ModelFacts(
         max_tokens=most if is_integer(most) and most > 0 else None,
-        thinking=_supported(thinking.get("types") if is_object(thinking) else None),
-        efforts=_supported(can.get("effort")),
+        thinking=_read_supported(thinking.get("types") if is_object(thinking) else None),
+        efforts=_read_supported(can.get("effort")),
         has_structured_outputs=_is_supported(structured) if is_object(structured) else None,
     )
 
@@ -47,7 +47,7 @@ def decode_card(model: JsonObject) -> ModelCard | None:
     return ModelCard(identity, window if is_integer(window) and window > 0 else None, details)
 
 
-def _supported(capabilities: Json) -> frozenset[str]:
+def _read_supported(capabilities: Json) -> frozenset[str]:
     if not is_object(capabilities):
         return frozenset()
     return frozenset(name for name, value in capabilities.items() if _is_supported(value))

@@ -100,8 +100,8 @@ class _HistoryEncoder:
         return AnthropicConversation(self._system, [_encode(message) for message in out], self._called, loose)
 
     def _answer(self, message: JsonObject, content: list[Block]) -> None:
-        thoughts = message.get(SIGNED_REASONING)
-        kept = _select_signed(thoughts) if self._keeps_reasoning else []
+        reasoning = message.get(SIGNED_REASONING)
+        kept = _select_signed(reasoning) if self._keeps_reasoning else []
         calls = message.get("tool_calls")
         uses = [self._use(call) for call in calls if is_object(call)] if is_list(calls) else []
         self._append("assistant", [*kept, *content, *uses])
@@ -137,12 +137,12 @@ class _HistoryEncoder:
     def _new_id(self, identity: str) -> str:
         """Return a valid id to send for a call, different from those of earlier calls."""
         stem = _FOREIGN.sub("_", identity) or "call"
-        sent, number = stem, 1
-        while sent in self._ids.values():
+        new_id, number = stem, 1
+        while new_id in self._ids.values():
             number += 1
-            sent = f"{stem}_{number}"
-        self._ids[identity] = sent
-        return sent
+            new_id = f"{stem}_{number}"
+        self._ids[identity] = new_id
+        return new_id
 
     def _append(self, role: str, blocks: list[Block]) -> None:
         if not blocks:
@@ -166,9 +166,9 @@ class _HistoryEncoder:
         self._open = []
 
 
-def _select_signed(thoughts: Json) -> list[Block]:
+def _select_signed(reasoning: Json) -> list[Block]:
     """Return the thinking blocks that the server accepts: unchanged ones that are signed or encrypted."""
-    blocks = [block for block in thoughts if is_object(block)] if is_list(thoughts) else []
+    blocks = [block for block in reasoning if is_object(block)] if is_list(reasoning) else []
     return [
         {key: value for key, value in block.items() if key != "index"}
         for block in blocks

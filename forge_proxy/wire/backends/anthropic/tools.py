@@ -30,11 +30,11 @@ class ToolNames:
         """Return the name to send for a client's name."""
         if name not in self._sent_names:
             stem = _FOREIGN.sub("_", name)[:_LONGEST] or "_"
-            taken, number = stem, 1
-            while taken in self._client_names:
+            unique, number = stem, 1
+            while unique in self._client_names:
                 number += 1
-                taken = f"{stem[: _LONGEST - 4]}_{number}"
-            self._sent_names[name], self._client_names[taken] = taken, name
+                unique = f"{stem[: _LONGEST - 4]}_{number}"
+            self._sent_names[name], self._client_names[unique] = unique, name
         return self._sent_names[name]
 
     def decode(self, name: str) -> str:
@@ -44,7 +44,7 @@ class ToolNames:
 
 def collect_tool_names(call: ModelCall) -> ToolNames:
     """Return the names of a call's tools. In the order of the tools, so that each turn encodes them the same."""
-    offered = _offered(call)
+    offered = _list_tools(call)
     functions = [function for tool in offered if is_object(function := tool.get("function"))]
     names = [name for function in functions if isinstance(name := function.get("name"), str)]
     return ToolNames([*names, *([call.respond.name] if call.respond else [])])
@@ -56,7 +56,7 @@ def encode_tools(call: ModelCall, names: ToolNames, called: Sequence[str]) -> li
     """
     required = {tool.name for tool in call.required_tools}
     tools: list[Json] = []
-    for place, tool in enumerate(_offered(call)):
+    for place, tool in enumerate(_list_tools(call)):
         written = _tool(tool, names, f"tools[{place}]", simple=call.dialect.plain_schemas)
         function = tool.get("function")
         if not required or (is_object(function) and function.get("name") in required):
@@ -73,7 +73,7 @@ def encode_tool_choice(call: ModelCall, names: ToolNames) -> Block | None:
     the client's body is sent only if the call has `demanded` tools: a workflow lets the model reason first.
     """
     request, mode = call.request, call.request.tool_choice.mode
-    if mode == "none" or not _offered(call):
+    if mode == "none" or not _list_tools(call):
         return {"type": "none"}
     required = tuple(tool.name for tool in call.required_tools) or request.tool_choice.names
     choice: Block = {"type": "auto"}
@@ -85,7 +85,7 @@ def encode_tool_choice(call: ModelCall, names: ToolNames) -> Block | None:
     return None if choice == {"type": "auto"} else choice
 
 
-def _offered(call: ModelCall) -> list[JsonObject]:
+def _list_tools(call: ModelCall) -> list[JsonObject]:
     listed = call.request.body.get("tools")
     return [tool for tool in listed if is_object(tool)] if is_list(listed) else []
 

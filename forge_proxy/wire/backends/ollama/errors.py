@@ -27,7 +27,7 @@ _UNSUPPORTED_SCHEMA = re.compile(r"cannot unmarshal .{0,200}api\.(?:Tool|Propert
 
 def decode_ollama_error(url: str, status: int, body: Json, headers: Mapping[str, str] | None = None) -> BackendError:
     """Return the most specific error type for a response of the Ollama at `url`."""
-    body = _unwrapped(body)
+    body = _unwrap(body)
     message = error_message(body)[:_LONGEST]
     if status == 404 and (found := _NOT_FOUND.search(message)):
         pull = f"{message}; `ollama pull {found['model']}` fetches it"
@@ -44,7 +44,7 @@ def decode_ollama_error(url: str, status: int, body: Json, headers: Mapping[str,
     return decode_error(url, status, body, headers)
 
 
-def _unwrapped(body: Json) -> Json:
+def _unwrap(body: Json) -> Json:
     """Return the error of Ollama's own llama-server, if Ollama forwards its JSON as the text of an error."""
     error = body.get("error") if is_object(body) else None
     inner = read_object(error) if isinstance(error, str) and error.startswith("{") else None

@@ -91,7 +91,7 @@ class OllamaStreamReader:
         chunks: list[Chunk] = []
         for line in lines:
             try:
-                chunks.append(self._decoder.decode(self._checked(line)))
+                chunks.append(self._decoder.decode(self._check_line(line)))
                 if self._size is not None:
                     self._size.add(chunks[-1])
                     self._check(self._size.total)
@@ -103,7 +103,7 @@ class OllamaStreamReader:
                 break
         return [_join(chunks)] if chunks else []
 
-    def _checked(self, line: bytes) -> bytes:
+    def _check_line(self, line: bytes) -> bytes:
         """Return the line. Raises `TooLarge` for one that would need too much memory once it is parsed."""
         self._check(estimate_parsed_size(line) // 8)
         return line

@@ -33,14 +33,7 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     if call.usage and call.stream:  # guarded responses report the usage of all attempts
         options = body.get("stream_options")
         body["stream_options"] = {**(options if is_object(options) else {}), "include_usage": True}
-    prompted = dialect.tools == "prompt"
-    if prompted:
-        for key in _TOOL_FIELDS:
-            body.pop(key, None)
-    elif call.respond is not None:
-        body["tools"] = [*_as_list(body.get("tools")), _encode_tool(call.respond)]
-    if dialect.plain_schemas and is_list(tools := body.get("tools")):
-        body["tools"] = [_simplify_tool(tool) for tool in tools]
+    _adapt_tools(body, call)
     _add_defaults(body, call)
     if dialect.llama_cpp and request.stream and call.stream:
         body.setdefault("return_progress", True)
@@ -48,7 +41,7 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
         body["tool_choice"] = request.tool_choice.mode
     if call.required_tools:
         body |= _require_call(call.required_tools, dialect)
-        if prompted:  # without tools, some servers reject any tool_choice
+        if dialect.tools == "prompt":  # without tools, some servers reject any tool_choice
             del body["tool_choice"]
     if "messages" in body:
         body["messages"] = prepare_messages(call, dialect)
@@ -60,6 +53,17 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     if not dialect.forced_choice and body.get("tool_choice") != "none":
         body.pop("tool_choice", None)
     return body
+
+
+def _adapt_tools(body: dict[str, Json], call: ModelCall) -> None:
+    """Remove the tools that the prompt describes instead, else add the respond tool and simplify the schemas."""
+    if call.dialect.tools == "prompt":
+        for key in _TOOL_FIELDS:
+            body.pop(key, None)
+    elif call.respond is not None:
+        body["tools"] = [*_as_list(body.get("tools")), _encode_tool(call.respond)]
+    if call.dialect.plain_schemas and is_list(tools := body.get("tools")):
+        body["tools"] = [_simplify_tool(tool) for tool in tools]
 
 
 def _add_defaults(body: dict[str, Json], call: ModelCall) -> None:

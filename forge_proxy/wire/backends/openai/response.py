@@ -58,7 +58,7 @@ def _delta(choice: dict[str, Json], place: int) -> Delta:
         del choice["logprobs"]
     return Delta(
         index if is_integer(index) else place,
-        text if text is None or isinstance(text, str) else _joined(text),
+        text if text is None or isinstance(text, str) else _join(text),
         reasoning if isinstance(reasoning, str) else None,
         tuple([_call(call, i) for i, call in enumerate(calls) if is_object(call)]) if is_list(calls) else (),
         finish if isinstance(finish, str) else None,
@@ -83,7 +83,7 @@ def _call(call: JsonObject, place: int) -> CallDelta:
     )
 
 
-def _joined(content: Json) -> str | None:
+def _join(content: Json) -> str | None:
     """Return the text of content that is a list of parts (Mistral's servers); None if there is no text."""
     parts = [part.get("text") for part in content if is_object(part)] if is_list(content) else []
     texts = [text for text in parts if isinstance(text, str)]

@@ -81,7 +81,7 @@ def written(*messages: Any, reasoning: Any = "as-sent") -> tuple[list[Any], list
         ),
     ],
 )
-def test_a_conversation_is_written(messages: list[JsonDict], system: list[Any], conversation: list[Any]) -> None:
+def test_a_conversation_is_encoded(messages: list[JsonDict], system: list[Any], conversation: list[Any]) -> None:
     assert written(*messages) == (system, conversation)
 
 
@@ -131,7 +131,7 @@ SEALED = {"type": "redacted_thinking", "data": "x"}
         ("none", [SIGNED, SEALED], []),
     ],
 )
-def test_thoughts_go_back_only_with_their_signature(reasoning: str, thoughts: list[Any], kept: list[Any]) -> None:
+def test_reasoning_is_sent_back_only_with_its_signature(reasoning: str, thoughts: list[Any], kept: list[Any]) -> None:
     message = says(
         "assistant", "a", reasoning_content="hm", thinking_blocks=[{"index": 0, **block} for block in thoughts]
     )
@@ -139,7 +139,7 @@ def test_thoughts_go_back_only_with_their_signature(reasoning: str, thoughts: li
     assert written(says("user", "u"), message, reasoning=reasoning)[1][1] == ("assistant", [*kept, text("a")])
 
 
-def test_a_mark_for_the_cache_stays_on_the_block_where_its_caller_put_it() -> None:
+def test_cache_control_stays_on_the_block_that_has_it() -> None:
     call = calls("1", content=[text("a", cache_control=MARK)])
     call["tool_calls"][0]["cache_control"] = MARK
     system, messages = written(

@@ -59,13 +59,13 @@ def body_of(body: JsonDict, facts: ModelFacts | None = None, **fields: Any) -> d
         ({"cache_control": MARK}, ModelFacts(), {"max_tokens": 4096, "cache_control": MARK}),
     ],
 )  # fmt: skip
-def test_settings_are_written_as_the_server_knows_them(said: JsonDict, facts: ModelFacts, written: JsonDict) -> None:
+def test_options_have_the_names_of_the_server(said: JsonDict, facts: ModelFacts, written: JsonDict) -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": "u"}]}]
 
     assert body_of(said, facts) == {"model": "claude-x", "messages": messages, **written}
 
 
-def test_the_room_that_a_window_has_left_bounds_the_answer() -> None:
+def test_max_tokens_is_bounded_by_the_rest_of_the_window() -> None:
     assert body_of({"max_tokens": 500}, room=100)["max_tokens"] == 100
 
 
@@ -93,7 +93,7 @@ def test_each_form_of_tool_choice_has_its_own(said: JsonDict, choice: JsonDict |
     assert body_of({"tools": [A, B], **said}).get("tool_choice") == choice
 
 
-def test_a_demand_that_the_body_does_not_hold_is_told_at_the_last_retry() -> None:
+def test_a_required_call_that_the_body_does_not_state_is_sent_with_the_last_retry() -> None:
     request = decode_request({"model": "claude-x", "messages": [USER], "tools": [A, B]})
     ours = replace(request, tool_choice=ToolChoice("required"))
 
@@ -103,7 +103,7 @@ def test_a_demand_that_the_body_does_not_hold_is_told_at_the_last_retry() -> Non
     assert (first.get("tool_choice"), last.get("tool_choice")) == (None, {"type": "any"})
 
 
-def test_tools_are_offered_in_order_ours_last_under_names_that_the_server_takes() -> None:
+def test_tools_are_sent_in_order_respond_last_with_valid_names() -> None:
     offered = [
         tool("mcp.x/y", {"properties": {}}),
         tool("mcp_x_y", True),
@@ -128,7 +128,7 @@ def test_a_history_with_calls_has_tools_even_when_none_are_offered() -> None:
     assert body["tool_choice"] == {"type": "none"}
 
 
-def test_a_demanded_call_is_held_to_its_tools() -> None:
+def test_a_required_call_is_restricted_to_its_tools() -> None:
     body = body_of({"tools": [A, B], "tool_choice": "required"}, required_tools=(ToolSpec("b"),))
 
     assert [one["name"] for one in body["tools"]] == ["b"]
@@ -187,7 +187,7 @@ def test_effort_is_asked_for_as_the_model_takes_it(
     assert ("temperature" in body) == (thinking is None)  # the server takes none beside thoughts
 
 
-def test_an_answer_is_held_to_a_schema() -> None:
+def test_a_response_format_becomes_an_output_schema() -> None:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
 
     assert body_of({"response_format": form})["output_config"] == {
@@ -208,7 +208,7 @@ def test_an_answer_is_held_to_a_schema() -> None:
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
     ],
 )
-def test_what_cannot_be_said_is_refused_by_name(said: JsonDict, at: str) -> None:
+def test_unsupported_fields_are_rejected_by_name(said: JsonDict, at: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         body_of(said)
 
@@ -225,7 +225,7 @@ def test_tools_of_anthropic_itself_go_on_as_they_are() -> None:
     ("need", "absent"),
     [(UnsupportedFeature.NO_SAMPLING, "temperature"), (UnsupportedFeature.FREE_CHOICE, "tool_choice")],
 )
-def test_what_a_model_refuses_is_left_out(need: UnsupportedFeature, absent: str) -> None:
+def test_fields_that_a_model_rejects_are_omitted(need: UnsupportedFeature, absent: str) -> None:
     said = call({"tools": [A], "tool_choice": "required", "temperature": 0.1})
 
     assert absent in encode_call(said, ModelFacts())[0]

@@ -75,7 +75,7 @@ def test_usage_includes_what_was_cached_and_tells_it_apart() -> None:
     assert read(start(), stop("end_turn")).usage is None
 
 
-def test_thoughts_come_with_what_lets_them_be_sent_back() -> None:
+def test_reasoning_has_the_signature_for_sending_it_back() -> None:
     got = read(
         start(),
         *block(
@@ -99,7 +99,7 @@ def test_thoughts_come_with_what_lets_them_be_sent_back() -> None:
     ]
 
 
-def test_calls_have_their_callers_names_and_places_of_their_own() -> None:
+def test_calls_have_the_clients_tool_names_and_separate_indexes() -> None:
     got = read(
         start(),
         *block(0, {"type": "text", "text": "so"}),
@@ -124,13 +124,13 @@ def test_calls_have_their_callers_names_and_places_of_their_own() -> None:
     assert got.replies[0].text == "so"
 
 
-def test_a_refusal_says_why() -> None:
+def test_a_refusal_has_its_reason() -> None:
     got = read(start(), stop("refusal", {"type": "refusal", "explanation": "not this"}))
 
     assert got.replies[0].extra["refusal"] == "not this"
 
 
-def test_the_caller_is_answered_under_the_name_asked_for() -> None:
+def test_the_response_has_the_requested_model_name() -> None:
     assert read(start(), stop("end_turn"), model="mine").head == {"id": "msg_1", "model": "mine"}
 
 

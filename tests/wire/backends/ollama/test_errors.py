@@ -32,7 +32,7 @@ def test_an_overflow_below_is_one_here() -> None:
     assert error.server_message.startswith("request (6821 tokens)")
 
 
-def test_a_model_that_is_not_there_comes_with_what_to_do() -> None:
+def test_the_error_of_a_missing_model_has_a_remedy() -> None:
     error = decode_ollama_error("u", 404, {"error": "model 'qwen3' not found"})
 
     assert (error.status, error.server_message) == (404, "model 'qwen3' not found; `ollama pull qwen3` fetches it")
@@ -72,14 +72,14 @@ def test_kinds(status: int, words: str, kind: type[BackendError]) -> None:
         ),
     ],
 )
-def test_what_could_be_written_differently(status: int, words: str, need: UnsupportedFeature) -> None:
+def test_rejections_of_the_request_format_are_recognized(status: int, words: str, need: UnsupportedFeature) -> None:
     error = decode_ollama_error("u", status, {"error": words})
 
     assert isinstance(error, RequestFormatRejected)
     assert error.need is need
 
 
-def test_an_option_of_the_wrong_type_is_the_callers_fault() -> None:
+def test_an_option_of_the_wrong_type_is_an_invalid_request() -> None:
     assert decode_ollama_error("u", 500, {"error": 'option "temperature" must be of type float32'}).status == 400
 
 
@@ -96,7 +96,7 @@ def test_a_call_that_was_cut(words: str, cut: bool) -> None:
 
 
 @pytest.mark.parametrize(("words", "written"), [(UNREAD, '{"city": "O\'Hare"'), (NO_ARGUMENTS, "")])
-def test_what_the_model_wrote_is_told_apart_from_the_error(words: str, written: str) -> None:
+def test_the_models_text_is_distinguished_from_the_error(words: str, written: str) -> None:
     error: Any = decode_ollama_error("u", 500, {"error": words})
 
     assert error.written == written

@@ -1,4 +1,4 @@
-"""What it says of its models. The bodies are a real one's, shortened."""
+"""Ollama's model routes. The bodies are from a real one, shortened."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_window_is_the_one_that_a_request_will_have(
     ("name", "whole"),
     [("qwen3", "qwen3:latest"), ("qwen3:8b", "qwen3:8b"), ("host:5000/a/b", "host:5000/a/b:latest"), ("", "")],
 )
-def test_a_tag_that_is_left_out(name: str, whole: str) -> None:
+def test_an_omitted_tag_is_added(name: str, whole: str) -> None:
     assert add_tag(name) == whole
 
 

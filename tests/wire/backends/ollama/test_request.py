@@ -57,7 +57,7 @@ def test_a_limit_is_kept_within_the_room(room: int, options: dict[str, Any]) -> 
     assert encoded({"max_tokens": 9}, room=room).get("options", {}) == options
 
 
-def test_settings_say_the_window_and_callers_how_long_a_model_stays() -> None:
+def test_the_window_comes_from_the_settings_and_keep_alive_from_the_request() -> None:
     terms = OllamaRequestOptions(num_ctx=8192, keep_alive="30m")
 
     assert encoded({"options": {"num_ctx": 1}}, terms)["options"] == {"num_ctx": 8192}
@@ -84,7 +84,7 @@ def test_a_response_format_becomes_a_format(said: dict[str, Any], held: Any) -> 
     assert encoded({"response_format": said}).get("format") == held
 
 
-def test_a_call_that_is_held_to_is_a_format() -> None:
+def test_a_required_call_becomes_a_format() -> None:
     held = encoded({"tools": [tool(CITY)]}, required_tools=(ToolSpec("get_weather", CITY),))
 
     (option,) = held["format"]["anyOf"]
@@ -92,11 +92,11 @@ def test_a_call_that_is_held_to_is_a_format() -> None:
     assert len(held["tools"]) == 1  # they stay in the prompt
 
 
-def test_tools_are_not_offered_where_none_is_to_be_called() -> None:
+def test_with_tool_choice_none_tools_are_not_sent() -> None:
     assert "tools" not in encoded({"tools": [tool(CITY)], "tool_choice": "none"})
 
 
-def test_tools_that_are_told_in_the_prompt_are_not_offered_as_well() -> None:
+def test_tools_in_the_prompt_are_not_sent_as_well() -> None:
     body = encoded({"tools": [tool(CITY)]}, dialect=Dialect(tools="prompt"))
 
     assert "tools" not in body
@@ -129,7 +129,7 @@ def test_messages_become_text_with_images_and_objects() -> None:
     ]
 
 
-def test_broken_arguments_are_healed_and_our_corrections_follow() -> None:
+def test_broken_arguments_are_repaired_and_corrections_follow() -> None:
     broken = {**CALLED, "function": {"name": "get_weather", "arguments": "{city: 'Oslo'"}}
     added = (
         Message.of(MessageType.TOOL_CALL, calls=(ToolCall("get_weather", "{}", "c2"),)),
@@ -168,7 +168,7 @@ def test_content_that_it_cannot_take_is_refused_by_its_place(part: Any, at: str,
         {"type": "object", "properties": {}, "additionalProperties": False},
     ],
 )
-def test_a_schema_that_it_reads_goes_over_as_it_is(schema: Any) -> None:
+def test_a_supported_schema_is_sent_unchanged(schema: Any) -> None:
     (offered,) = encoded({"tools": [tool(schema)]})["tools"]
 
     assert offered["function"]["parameters"] == schema
@@ -218,7 +218,7 @@ def test_plain_schemas_are_plain() -> None:
         ({"chat_template_kwargs": {"enable_thinking": False}}, False),
     ],
 )
-def test_what_is_said_of_thinking(said: dict[str, Any], think: Any) -> None:
+def test_reasoning_fields_become_think(said: dict[str, Any], think: Any) -> None:
     assert read_think(said) == think
 
 

@@ -98,7 +98,7 @@ def test_the_reason_for_the_end(told: str | None, calls: bool, finish: str) -> N
     assert reply.finish == finish
 
 
-def test_the_line_that_never_ends_is_given_up() -> None:
+def test_an_endless_line_is_an_error() -> None:
     reader = OllamaStreamReader(limit=1000)
 
     for _ in range(3):

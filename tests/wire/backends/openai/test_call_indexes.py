@@ -1,4 +1,4 @@
-"""Calls that claim one index, or none, are told apart by their ids."""
+"""Calls that claim one index, or none, are distinguished by their ids."""
 
 from __future__ import annotations
 

@@ -35,5 +35,5 @@ def test_an_error_has_all_four_fields() -> None:
         ([], False),
     ],
 )
-def test_a_call_that_the_server_could_not_read_is_told_from_other_errors(body: Json, unread: bool) -> None:
+def test_a_call_that_the_server_could_not_parse_is_distinguished_from_other_errors(body: Json, unread: bool) -> None:
     assert is_unparsed_call(body) is unread

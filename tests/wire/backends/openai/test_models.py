@@ -30,7 +30,7 @@ from forge_proxy.wire.clients.chat_completions.models import encode_model, encod
         ({"meta": None}, None),
     ],
 )
-def test_a_window_is_found_where_servers_put_it(entry: dict[str, Json], window: int | None) -> None:
+def test_a_window_is_found_in_each_field_that_servers_use(entry: dict[str, Json], window: int | None) -> None:
     described: JsonObject = {"id": "m", **entry}
 
     assert decode_models({"object": "list", "data": [described]}) == [ModelCard("m", window, described)]
@@ -48,7 +48,7 @@ def test_models_stand_in_the_order_of_the_server() -> None:
     assert [card.id for card in decode_models({"data": [{"id": "b"}, {}, {"id": "a"}]})] == ["b", "a"]
 
 
-def test_a_window_is_told_in_each_field_that_clients_read() -> None:
+def test_a_window_is_in_each_field_that_clients_read() -> None:
     card = ModelCard("m", 4096, {"id": "x", "owned_by": "llamacpp", "meta": {"n_params": 7, "n_ctx": 1}, "more": [1]})
 
     assert encode_model(card) == {
@@ -65,14 +65,14 @@ def test_a_window_is_told_in_each_field_that_clients_read() -> None:
     assert card.details["meta"] == {"n_params": 7, "n_ctx": 1}
 
 
-def test_a_window_that_is_not_known_is_not_told() -> None:
+def test_an_unknown_window_is_omitted() -> None:
     assert encode_models([ModelCard("m")]) == {
         "object": "list",
         "data": [{"id": "m", "object": "model", "created": 0, "owned_by": "forge-proxy"}],
     }
 
 
-def test_our_list_is_read_as_the_models_it_was_written_from() -> None:
+def test_an_encoded_model_list_decodes_to_the_same_models() -> None:
     cards = [ModelCard("a", 4096), ModelCard("b")]
 
     assert [(card.id, card.window) for card in decode_models(encode_models(cards))] == [("a", 4096), ("b", None)]

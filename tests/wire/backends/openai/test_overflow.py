@@ -123,7 +123,7 @@ PROMPTS: list[tuple[str, Json, int | None, int | None]] = [
 @folded
 @pytest.mark.parametrize("status", [400, 413, 500, 502])
 @pytest.mark.parametrize(("body", "tokens", "window"), [row[1:] for row in PROMPTS], ids=[row[0] for row in PROMPTS])
-def test_a_prompt_that_is_too_long_is_known_by_each_servers_words(
+def test_an_overflow_is_recognized_by_the_message_of_each_server(
     status: int, body: Json, tokens: int | None, window: int | None
 ) -> None:
     fault = decode_error("http://m", status, body)
@@ -150,7 +150,7 @@ def test_a_prompt_that_is_too_long_is_known_by_each_servers_words(
         ("Field 'max_tokens': Value must be between -1 <= value <= 2147483647, but got -239007744", 2147483647),
     ],
 )
-def test_a_limit_that_is_too_large_is_told_from_a_prompt_that_is_too_long(message: str, room: int | None) -> None:
+def test_a_token_limit_that_is_too_large_is_distinguished_from_an_overflow(message: str, room: int | None) -> None:
     fault = decode_error("http://m", 400, said(message))
 
     assert isinstance(fault, LimitTooLarge)
@@ -175,5 +175,5 @@ def test_a_limit_that_is_too_large_is_told_from_a_prompt_that_is_too_long(messag
         (400, {"error": {"message": None}}),
     ],
 )
-def test_other_errors_are_left_what_they_are(status: int, body: Json) -> None:
+def test_other_errors_are_not_overflows(status: int, body: Json) -> None:
     assert type(decode_error("http://m", status, body)) is BackendError

@@ -97,12 +97,12 @@ def test_each_refusal_names_its_need(status: int, words: str, need: UnsupportedF
 @pytest.mark.parametrize(
     "words", ["image input is not supported", "no slot is free", "Failed to parse messages: type must be string"]
 )
-def test_what_cannot_be_written_differently_is_no_refusal(words: str) -> None:
+def test_errors_that_no_other_format_avoids_are_not_format_rejections(words: str) -> None:
     assert type(decode_error("http://m", 500, {"error": {"message": words}})) is BackendError
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 503])
-def test_a_status_that_says_what_is_the_matter_counts_more_than_words(status: int) -> None:
+def test_a_specific_status_takes_precedence_over_the_message(status: int) -> None:
     assert type(decode_error("http://m", status, {"error": "failed to parse grammar"})) is BackendError
 
 

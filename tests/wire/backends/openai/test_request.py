@@ -1,4 +1,4 @@
-"""What a backend is sent: the caller's own request, with what the backend's dialect and its window ask for."""
+"""The request to a backend: the client's own, with the changes that the backend's dialect and window require."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ CLIENTS: dict[str, Body] = {
 
 
 @pytest.mark.parametrize("body", CLIENTS.values(), ids=CLIENTS.keys())
-def test_what_a_client_sends_goes_on_as_it_came(body: Body) -> None:
+def test_the_clients_request_is_forwarded_unchanged(body: Body) -> None:
     before = copy.deepcopy(body)
     request = decode_request(body)
 
@@ -135,7 +135,7 @@ def test_a_limit_is_lowered_to_the_room_there_is(limits: Body, room: int, sent: 
     assert encode_call(ModelCall(decode_request(body), stream=False, room=room)) == {"messages": HISTORY, **sent}
 
 
-def test_plain_schemas_are_sent_where_they_are_needed() -> None:
+def test_simplified_schemas_are_sent_if_needed() -> None:
     body: Body = {"messages": HISTORY, "tools": [*TOOLS, {"type": "custom", "custom": {"name": "c"}}]}
     before = copy.deepcopy(body)
 
@@ -150,7 +150,7 @@ def test_plain_schemas_are_sent_where_they_are_needed() -> None:
     assert body == before
 
 
-def test_thoughts_and_roles_are_written_in_the_dialect() -> None:
+def test_reasoning_and_roles_are_encoded_in_the_dialect() -> None:
     body: Body = {"messages": [*HISTORY, {"role": "developer", "content": "d"}]}
     dialect = Dialect(reasoning="none", developer=False)
 
@@ -190,7 +190,7 @@ ALLOWED: Body = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "too
 
 
 @pytest.mark.parametrize(("said", "word"), [(NAMED, "required"), (ALLOWED, "auto"), ("none", "none"), ("any", "any")])
-def test_a_choice_is_written_as_a_word_where_the_server_takes_no_object(said: Any, word: str) -> None:
+def test_tool_choice_is_a_string_if_the_server_accepts_no_object(said: Any, word: str) -> None:
     request = asking(HISTORY, tools=TOOLS, tool_choice=said)
 
     as_word = encode_call(ModelCall(request, stream=False, dialect=Dialect(choice_in_words=True)))
@@ -236,7 +236,7 @@ def test_a_call_that_is_demanded_is_the_only_text_there_can_be(llama_cpp: bool) 
         ({"chat_template_kwargs": {"enable_thinking": True}}, {"chat_template_kwargs": {"enable_thinking": True}}),
     ],
 )
-def test_what_the_settings_say_goes_where_a_caller_says_nothing(said: Body, sent: Body) -> None:
+def test_settings_apply_to_fields_that_the_client_omits(said: Body, sent: Body) -> None:
     dialect = Dialect(llama_cpp=True, defaults={"cache_prompt": False, "id_slot": 1}, thinks=False)
 
     body = encode_call(ModelCall(asking([{"role": "user", "content": "hi"}], **said), stream=False, dialect=dialect))
@@ -244,7 +244,7 @@ def test_what_the_settings_say_goes_where_a_caller_says_nothing(said: Body, sent
     assert body.items() >= sent.items()
 
 
-def test_a_caller_who_says_how_much_to_think_is_not_overruled() -> None:
+def test_reasoning_fields_of_the_client_take_precedence() -> None:
     dialect = Dialect(llama_cpp=True, thinks=True)
 
     body = encode_call(

@@ -122,7 +122,7 @@ def test_choices_without_an_index_are_counted() -> None:
 
 
 @pytest.mark.parametrize("choices", [None, [], {}, "x", [7]])
-def test_without_choices_there_is_nothing_said(choices: Json) -> None:
+def test_a_response_without_choices_is_empty(choices: Json) -> None:
     assert answer(**HEAD, choices=choices, usage="x") == Chunk(head=HEAD)
 
 
@@ -135,7 +135,7 @@ def test_the_name_of_the_model_is_the_one_that_was_asked_for() -> None:
     assert json.loads(chunk.as_sent or b"") == {**HEAD, "model": "alias", "choices": [], "x": {"model": "m"}}
 
 
-def test_a_model_that_has_no_name_is_given_none() -> None:
+def test_a_missing_model_name_is_not_invented() -> None:
     assert decode_response(b'{"choices": []}', model="alias") == Chunk()
 
 
@@ -148,7 +148,7 @@ def test_what_is_no_json_object_is_unreadable(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("error", ["no slot", {"message": "no slot", "code": 503}, {"code": 503}])
-def test_an_error_in_place_of_an_answer_is_kept(error: Json) -> None:
+def test_an_error_in_place_of_a_response_is_decoded(error: Json) -> None:
     with pytest.raises(UnreadableResponse) as unreadable:
         answer(error=error)
 
@@ -156,7 +156,7 @@ def test_an_error_in_place_of_an_answer_is_kept(error: Json) -> None:
 
 
 @pytest.mark.parametrize("error", [None, "", {}, False])
-def test_an_error_that_says_nothing_is_none(error: Json) -> None:
+def test_an_empty_error_is_ignored(error: Json) -> None:
     assert answer(error=error, choices=[{"delta": {"content": "Hi"}}]).deltas == (Delta(text="Hi"),)
 
 

@@ -59,7 +59,7 @@ def said(role: str, content: Any, **fields: Any) -> Message:
         ([UnsupportedFeature.PLAIN_SCHEMAS], [S, S, D, U, U], [S, S, D, U, U]),
     ],
 )
-def test_roles_are_written_as_they_are_needed(
+def test_roles_are_mapped_as_needed(
     needs: list[UnsupportedFeature], messages: list[Any], written: list[Message]
 ) -> None:
     dialect = Dialect()
@@ -95,5 +95,5 @@ LAST = said("assistant", "2", reasoning_content="new", x=1)
         ),
     ],
 )
-def test_thoughts_are_passed_on_by_policy(policy: Reasoning, first: Message, last: Message) -> None:
+def test_reasoning_is_forwarded_by_policy(policy: Reasoning, first: Message, last: Message) -> None:
     assert filter_reasoning([U, FIRST, U, LAST, RESULT], policy) == [U, first, U, last, RESULT]

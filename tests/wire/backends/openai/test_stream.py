@@ -48,7 +48,7 @@ def test_verbatim_every_event_is_passed_on_as_it_was_sent(length: int) -> None:
 
 @pytest.mark.parametrize("verbatim", [True, False])
 @pytest.mark.parametrize("length", [1, 10_000])
-def test_what_came_before_an_error_is_given_out_first(verbatim: bool, length: int) -> None:
+def test_chunks_before_an_error_are_returned_first(verbatim: bool, length: int) -> None:
     data = SAID.as_stream().removesuffix(b"data: [DONE]\n\n") + b'data: {"error": {"code": 500, "message": "no"}}\n\n'
 
     reader, chunks = read(data, length, verbatim=verbatim)

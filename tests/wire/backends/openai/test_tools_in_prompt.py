@@ -1,4 +1,4 @@
-"""Tools in the prompt: what is told of them, and how calls and results stand in a history."""
+"""Tools in the prompt: their description, and the form of calls and results in a history."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sent(*messages: JsonDict, dialect: Dialect = PROMPT, **fields: Any) -> dict[
     return encode_call(ModelCall(decode_request({**said, **fields}), stream=True, dialect=dialect, **more))
 
 
-def test_tools_are_told_first_and_nowhere_else() -> None:
+def test_tools_are_described_at_the_beginning_only() -> None:
     body = sent(SYSTEM, USER, tool_choice="auto", parallel_tool_calls=True, respond=respond_tool(()))
 
     assert not body.keys() & {"tools", "tool_choice", "parallel_tool_calls"}
@@ -56,7 +56,7 @@ def test_tools_are_told_first_and_nowhere_else() -> None:
     assert sent(USER)["messages"][0]["role"] == "system"  # one of its own, where the caller has none
 
 
-def test_calls_and_results_become_text_and_the_results_of_one_answer_one_message() -> None:
+def test_calls_and_results_become_text_and_the_results_of_one_response_one_message() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:"}}
     first = calls(("1", "find", '{"q":"a"}'), ("2", "now", "{}"), content="Let me see.")
     seen = [{"type": "text", "text": "two"}, image]
@@ -114,7 +114,7 @@ def test_whatever_is_chosen_the_prompt_stays_the_same_unless_no_call_may_come(ch
     assert (sent(SYSTEM, USER, tool_choice=choice) == sent(SYSTEM, USER)) == told
 
 
-def test_a_demanded_call_is_held_to_the_form_that_was_told() -> None:
+def test_a_required_call_is_restricted_to_the_described_form() -> None:
     body = sent(USER, tool_choice="required", required_tools=(ToolSpec("now"),))
 
     (form,) = body["response_format"]["json_schema"]["schema"]["anyOf"]
@@ -122,12 +122,12 @@ def test_a_demanded_call_is_held_to_the_form_that_was_told() -> None:
     assert "tool_choice" not in body
 
 
-def test_plain_schemas_are_told_where_they_are_wanted() -> None:
+def test_simplified_schemas_are_described_if_needed() -> None:
     told = sent(USER, dialect=PROMPT.avoiding(UnsupportedFeature.PLAIN_SCHEMAS))["messages"][0]["content"]
 
     assert "pattern" not in told
 
 
 @pytest.mark.parametrize(("usual", "then"), [("auto", "prompt"), ("native", "native"), ("prompt", "prompt")])
-def test_a_refusal_of_tools_counts_where_the_mode_is_open(usual: Any, then: str) -> None:
+def test_a_rejection_of_tools_counts_in_auto_mode(usual: Any, then: str) -> None:
     assert Dialect(tools=usual).avoiding(UnsupportedFeature.NO_TOOLS).tools == then

@@ -1,4 +1,4 @@
-"""A request body: what the engine acts on is read, a bad field is named by its path, everything else goes on."""
+"""Request bodies: known fields are decoded, an invalid field is named by its path, everything else is forwarded."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_a_tool_without_a_schema_takes_anything(function: Body) -> None:
     assert decode_request({**ASK, "tools": [{"type": "function", "function": function}]}).tools == (ToolSpec("a"),)
 
 
-def test_a_custom_tool_can_be_chosen_where_one_is_offered() -> None:
+def test_a_custom_tool_can_be_chosen_if_one_is_offered() -> None:
     offered = {"type": "custom", "custom": {"name": "x"}}
 
     request = decode_request({**ASK, "tools": [SEARCH, offered], "tool_choice": offered})
@@ -254,7 +254,7 @@ def test_a_custom_tool_can_be_chosen_where_one_is_offered() -> None:
     assert (request.tools, request.tool_choice) == ((), ToolChoice("none"))
 
 
-def test_with_a_tool_of_another_kind_no_tool_is_ours() -> None:
+def test_with_a_tool_of_another_kind_no_tool_is_guarded() -> None:
     request = decode_request({**ASK, "tools": [SEARCH, {"type": "web_search"}], "tool_choice": named("search")})
 
     assert request.tools == ()
@@ -262,7 +262,7 @@ def test_with_a_tool_of_another_kind_no_tool_is_ours() -> None:
 
 @examples(150)
 @given(other=OBJECTS, message=OBJECTS, tool=OBJECTS)
-def test_a_request_that_is_not_guarded_goes_on_as_it_came(
+def test_an_unguarded_request_is_forwarded_unchanged(
     other: dict[str, Json], message: dict[str, Json], tool: dict[str, Json]
 ) -> None:
     other, message, tool = ({f"x_{key}": value for key, value in fields.items()} for fields in (other, message, tool))
@@ -290,7 +290,7 @@ def test_any_value_is_read_or_refused_by_its_field(key: str, value: Json) -> Non
         assert read.body == body
 
 
-def test_what_we_add_comes_last_and_nothing_before_it_changes() -> None:
+def test_additions_come_last_and_nothing_before_them_changes() -> None:
     request = decode_request({**ASK, "seed": 7})
     call = ToolCall("search", '{"q": 1}', "c1")
     added = (
@@ -347,7 +347,7 @@ def test_what_we_add_comes_last_and_nothing_before_it_changes() -> None:
         ({"stream": True, "stream_options": {"x": 1}}, {"stream": False, "usage": True}, {"stream": False}),
     ],
 )
-def test_how_the_backend_streams_is_ours_to_say(asked: Body, call: dict[str, bool], sent: Body) -> None:
+def test_the_daemon_decides_how_the_backend_streams(asked: Body, call: dict[str, bool], sent: Body) -> None:
     request = decode_request({**ASK, **asked})
 
     assert encode_call(ModelCall(request, **call)) == {**ASK, **sent}  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""An answer as a caller of the OpenAI dialect gets it: perfect deltas, or a whole completion."""
+"""Responses in the format of chat completions: valid deltas, or a whole completion."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def answers(draw: st.DrawFn) -> list[Chunk]:
 
 @examples(200)
 @given(chunks=answers(), usage=st.booleans())
-def test_whatever_is_said_is_written_as_perfect_deltas(chunks: list[Chunk], usage: bool) -> None:
+def test_any_response_is_encoded_as_valid_deltas(chunks: list[Chunk], usage: bool) -> None:
     begun: set[int] = set()
     named: dict[tuple[int, int], list[Json]] = {}
 
@@ -97,7 +97,7 @@ def test_whatever_is_said_is_written_as_perfect_deltas(chunks: list[Chunk], usag
 
 @examples(200)
 @given(chunks=answers())
-def test_what_is_written_is_read_as_what_was_said(chunks: list[Chunk]) -> None:
+def test_an_encoded_stream_decodes_to_the_same_reply(chunks: list[Chunk]) -> None:
     said, read = CompletionBuilder(), CompletionBuilder()
     for chunk in chunks:
         said.add(chunk)
@@ -145,7 +145,7 @@ def test_fields_beside_a_delta_come_with_its_text() -> None:
 
 
 @pytest.mark.parametrize(("asked", "told"), [(True, [{"total_tokens": 3}]), (False, [])])
-def test_usage_is_a_chunk_of_its_own_for_those_who_asked(asked: bool, told: list[Json]) -> None:
+def test_requested_usage_is_a_separate_chunk(asked: bool, told: list[Json]) -> None:
     chunk = Chunk((), {"total_tokens": 3}, {"timings": {"n": 1}})
 
     found = written([chunk], usage=asked)
@@ -192,7 +192,7 @@ REPLIES = st.builds(
 
 @examples(150)
 @given(replies=st.lists(REPLIES, max_size=3), usage=st.none() | st.just({"total_tokens": 3}))
-def test_a_whole_answer_is_read_as_what_was_said(replies: list[Reply], usage: JsonObject | None) -> None:
+def test_an_encoded_whole_response_decodes_to_the_same_reply(replies: list[Reply], usage: JsonObject | None) -> None:
     numbered = tuple(replace(reply, choice=index) for index, reply in enumerate(replies))
 
     raw = encode_completion(Completion(numbered, usage, {"id": "other", "timings": {"n": 1}}), HEAD)
