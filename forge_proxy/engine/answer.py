@@ -26,6 +26,7 @@ from forge_proxy.core.guardrails import (
 )
 from forge_proxy.core.guardrails.attempt import FinishedAttempt
 from forge_proxy.core.guardrails.report import Report, summary_of
+from forge_proxy.core.guardrails.retry_history import RetryHistory
 from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.usage import ESTIMATED, TokenUsage, estimate_usage
 from forge_proxy.core.jsontypes import JsonObject
@@ -81,11 +82,13 @@ class Engine:
         self.fitting = ContextFitter(self.budgets, self._backend.count_tokens, observe, config.compaction)
         self.sampling = config.sampling or Sampling(observe)
         self.text_history = TextResponseHistory()
+        self.retry_history = RetryHistory()
         self.turns = config.turns
         self._changes = ShieldedTasks()
         self._deps = EngineDeps(
-            self._backend, self.fitting, self.text_history, config.reader, observe, self.turns, memory=config.memory
-        )
+            self._backend, self.fitting, self.text_history, config.reader, observe, self.turns, memory=config.memory,
+            retry_history=self.retry_history,
+        )  # fmt: skip
         self.capabilities = Capabilities(backend, self._backend, config.dialect, config.cards)
 
     @property

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel
+from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel, ToolSpec
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, UnreadCall
 from forge_proxy.core.guardrails import Retry, Turn, judge_unparsed_call, without_corrections
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
+from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.report import cut_name
 from forge_proxy.core.guardrails.split_chunk import split_chunk
 from forge_proxy.core.guardrails.turn import Fault
@@ -71,6 +72,7 @@ class AttemptRunner:
             if verdict is None:
                 raise
         if isinstance(verdict, Retry):
+            verdict = replace(verdict, turn=self._deps.retry_history.adapt(verdict.turn, self._model.served))
             tool, reason = cut_name(verdict.tool), verdict.reason
             self._deps.observe(AttemptRetried(self.turn.request_id, self.turn.attempt, verdict.fault, tool, reason))
             self.turn = verdict.turn
@@ -94,10 +96,15 @@ class AttemptRunner:
             stream=stream,
             respond=self.turn.respond,
             added=self.turn.added,
-            required_tools=self.turn.constrained_tools,
+            required_tools=self._constrained_tools(),
             resolved=self._model,
             usage=True,
         )
+
+    def _constrained_tools(self) -> tuple[ToolSpec, ...]:
+        # A client that sets the format of the text must get it, also from a retry that ends in text.
+        has_format = self._request.body.get("response_format") is not None
+        return () if has_format and not self.turn.requires_call else self.turn.constrained_tools
 
     async def _receive(self, exchange: BackendExchange) -> AsyncGenerator[Chunk | ContextCompacted]:
         """Feed the response to the attempt until it is over, and yield what may be sent because of it."""
@@ -144,10 +151,22 @@ class AttemptRunner:
             self.spent.add(exchange.usage, corrected=bool(turn.added))
         extractions = await parse_replies(turn, attempt.replies(), deps.thorough, deps.turns)
         deps.text_history.record_extractions(self._model.served, extractions)
-        verdict = attempt.judge(extractions)
+        verdict = self._judge_and_record(exchange.call, extractions)
         needs_room = self._room is not None or (isinstance(verdict, Retry) and verdict.fault is Fault.CUT)
         if isinstance(verdict, Retry) and needs_room and exchange.usage is not None:
             self._room = await deps.fitting.find_room(exchange.call, exchange.usage)
+        return verdict
+
+    def _judge_and_record(self, call: ModelCall, extractions: Sequence[Extraction]) -> Retry | FinishedAttempt:
+        """Return the verdict, and record whether the retry of an invalid call became valid. Raises like it."""
+        is_valid = False
+        try:
+            verdict = self._attempt.judge(extractions)
+            is_valid = isinstance(verdict, FinishedAttempt) and verdict.is_valid
+        finally:
+            if self.turn.retries_invalid_call:
+                constrained = self._deps.backend.find_constraint(call) != "none"
+                self._deps.retry_history.record(self._model.served, constrained=constrained, valid=is_valid)
         return verdict
 
     def _after_fault(self, fault: BackendFault | ContextBudgetExceeded) -> Retry | FinishedAttempt | None:

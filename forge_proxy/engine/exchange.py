@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import BackendFault, ContextOverflow
+from forge_proxy.core.guardrails.retry_history import RetryHistory
 from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
@@ -40,6 +41,7 @@ class EngineDeps:
     observe: Observer
     turns: LoopTurns = field(default_factory=LoopTurns)
     memory: MemoryBudget | None = None
+    retry_history: RetryHistory = field(default_factory=RetryHistory)
 
 
 class BackendSession:

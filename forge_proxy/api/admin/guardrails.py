@@ -37,6 +37,7 @@ class GuardrailsChange(BaseModel):
     )
     on_exhausted: Literal["deliver", "error"] = "deliver"
     on_loop: Literal["cut", "report"] = "cut"
+    constrain_retries: Literal["auto", "always", "never"] = "auto"
 
 
 class GuardrailsInfo(GuardPolicy):

@@ -68,6 +68,13 @@ class GuardPolicy(RenamedFields):
         default="cut",
         description="A response that only repeats itself: stop it and retry if possible, or only report it.",
     )
+    constrain_retries: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description=(
+            "Retries of an invalid call that the model server limits to calls of the offered tools: the last one, and"
+            " the first one too for models whose other retries fail; each one; or none."
+        ),
+    )
 
 
 def read_switches(header: str | None, switches: Switches) -> Switches:
