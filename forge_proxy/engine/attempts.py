@@ -89,6 +89,7 @@ class AttemptRunner:
         request = self._request
         if self._room is not None and all(request.body.get(name) is None for name in LIMITS):
             request = replace(request, body={**request.body, "max_tokens": self._room}, limit=self._room)
+        request = self._cooled(request)
         # llama-server rejects logprobs in a stream with tools, but returns them in a non-streaming response.
         stream = request.stream or not request.body.get("logprobs")
         return ModelCall(
@@ -100,6 +101,18 @@ class AttemptRunner:
             resolved=self._model,
             usage=True,
         )
+
+    def _cooled(self, request: ChatRequest) -> ChatRequest:
+        """Return the request of a retry, colder than the first attempt if the client leaves the temperature open."""
+        turn = self.turn
+        temperature = turn.policy.coldest_retry
+        is_open = request.body.get("temperature") is None
+        if temperature is None or not (is_open and turn.faults and turn.retries_invalid_call):
+            return request
+        default = self._model.sampling.get("temperature")
+        if isinstance(default, int | float):
+            temperature = min(temperature, default)
+        return replace(request, body={**request.body, "temperature": temperature})
 
     def _constrained_tools(self) -> tuple[ToolSpec, ...]:
         # A client that sets the format of the text must get it, also from a retry that ends in text.

@@ -2,8 +2,8 @@
 
 Requests are sent as the client wrote them. A request that the backend rejects because of its format is rewritten in
 another dialect and retried, before any part of a response has arrived. The dialect is remembered, for roles by model
-and for schemas by set of tools, so that later turns are written the same way at once and the prefix cache matches. The form of
-constrained decoding that a server accepts is remembered as well.
+and for schemas by set of tools, so that later turns are written the same way at once and the prefix cache matches. The
+form of constrained decoding that a server accepts is remembered as well.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ class CompatibleBackend:
             call.required_tools
             and refusal.status in _REJECTION_STATUSES
             and not isinstance(refusal, UnreadCall | ContextOverflow)
+            and not (isinstance(refusal, RequestFormatRejected) and refusal.need is UnsupportedFeature.NO_SAMPLING)
         ):
             return self._with_constraint(call, "tool_choice" if call.constraint == "schema" else "none")
         if not isinstance(refusal, RequestFormatRejected):

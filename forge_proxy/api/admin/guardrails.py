@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -38,6 +38,7 @@ class GuardrailsChange(BaseModel):
     on_exhausted: Literal["deliver", "error"] = "deliver"
     on_loop: Literal["cut", "report"] = "cut"
     constrain_retries: Literal["auto", "always", "never"] = "auto"
+    retry_temperature: Literal["auto", "unset"] | Annotated[float, Field(ge=0, le=2)] = "auto"
 
 
 class GuardrailsInfo(GuardPolicy):
