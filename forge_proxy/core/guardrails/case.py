@@ -52,7 +52,8 @@ class Case:
             turn,
             attempt=turn.attempt + 1,
             retries_left=turn.retries_left - 1,
-            text_nudges_left=turn.text_nudges_left - (fault is Fault.TEXT),
+            # After made-up arguments, text that asks for them is the best response.
+            text_nudges_left=0 if fault is Fault.UNGROUNDED else turn.text_nudges_left - (fault is Fault.TEXT),
             cut_retries_left=turn.cut_retries_left - (fault is Fault.CUT),
             constrains_decoding=turn.constrains_decoding or (turn.requires_call and self._needs_constraint(fault)),
             faults=(*turn.faults, fault),

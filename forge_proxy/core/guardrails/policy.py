@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from forge_proxy.core.deprecation import RenamedFields, renamed_attribute
 from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.sampling import read_switch
 
 AUTO_RETRY_TEMPERATURE = 0.2
-"""The temperature of `retry_temperature: auto`. Source: docs/decisions/0029-constrained-retries.md: in plain words, 82.2 %
-of the retries make the requested call instead of 79.8 % at llama-server's default temperature; elsewhere not fewer.
+"""The temperature of `retry_temperature: auto`. Source: docs/decisions/0029-constrained-retries.md: in plain words,
+82.2 % of the retries make the requested call, and 79.8 % at the default temperature; elsewhere there is no loss.
 """
 Switch = Literal["respond", "rescue", "validate", "retry", "loops"]
 SWITCHES: tuple[str, ...] = get_args(Switch)
@@ -84,6 +85,16 @@ class GuardPolicy(RenamedFields):
         description=(
             f"Temperature of retries of an invalid call if the client sets none: auto ({AUTO_RETRY_TEMPERATURE}), a"
             " number, or unset, which leaves it to the model server."
+        ),
+    )
+    grounding: Annotated[
+        Literal["off", "report", "retry"],
+        BeforeValidator(read_switch, json_schema_input_type=Literal["off", "report", "retry", False]),
+    ] = Field(
+        default="off",
+        description=(
+            "Arguments whose values appear nowhere in the conversation (ids, paths, numbers, names): ignore, report"
+            " them in `x-forge-interventions`, or retry once."
         ),
     )
 

@@ -28,6 +28,8 @@ class Fault(StrEnum):
     """An offered tool that `tool_choice` excludes."""
     BAD_ARGUMENTS = "bad_arguments"
     """The arguments do not satisfy the tool's schema."""
+    UNGROUNDED = "ungrounded"
+    """Arguments whose values appear nowhere in the conversation."""
     MALFORMED = "malformed"
     """A call was begun and cannot be parsed."""
     NO_ROOM = "no_room"
