@@ -265,7 +265,8 @@ class Engine:
         for answer in finished.answers:
             self.text_history.record_answer(call.model.served, turn.faults, answer)
         report = Report.of_answers(turn, finished.answers, runner.spent.tokens)
-        yield replace(report, interventions=(*report.interventions, ESTIMATED)) if is_estimated else report
+        further = (*runner.interventions, ESTIMATED) if is_estimated else runner.interventions
+        yield replace(report, interventions=(*report.interventions, *further)) if further else report
 
     async def _usage(self, call: ModelCall, spent: TokenUsage) -> JsonObject | None:
         """The usage of the delivered attempt; if the client receives it, without the tokens of the `respond` tool."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel, ToolSpec
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, UnreadCall
-from forge_proxy.core.guardrails import Retry, Turn, judge_unparsed_call, without_corrections
+from forge_proxy.core.guardrails import Intervention, Retry, Turn, judge_unparsed_call, without_corrections
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
 from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.report import cut_name
@@ -19,6 +19,7 @@ from forge_proxy.core.guardrails.split_chunk import split_chunk
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import TokenUsage
 from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.drafts import DraftedExchange
 from forge_proxy.engine.events import AttemptRetried, ContextCompacted, LoopDetected
 from forge_proxy.engine.exchange import BackendExchange, BackendSession, CallResent
 from forge_proxy.engine.pacing import Pace
@@ -54,18 +55,21 @@ class AttemptRunner:
         self.turn = turn
         """The turn of the latest attempt; after a `Retry`, that of the next one."""
         self.spent = TokenUsage()
+        self.interventions: tuple[Intervention, ...] = ()
+        """Interventions that concern no single answer."""
 
     async def attempt(self) -> AsyncGenerator[Chunk | ContextCompacted | Retry | FinishedAttempt]:
         """Run one attempt and yield its result last. Closing it stops the generation. Raises like `Engine.answer`.
 
         A context compacted for one attempt stays compacted for the next, so the model server's prefix cache matches.
         """
-        exchange = BackendExchange(self._session, self.build_call())
+        exchange = self._open_exchange()
         try:
             async with aclosing(self._receive(exchange)) as events:
                 async for event in events:
                     yield event
             exchange.calibrate()
+            self.interventions += exchange.interventions
             verdict = await self._judge(exchange)
         except (BackendFault, ContextBudgetExceeded) as fault:
             verdict = self._after_fault(fault)
@@ -101,6 +105,19 @@ class AttemptRunner:
             resolved=self._model,
             usage=True,
         )
+
+    def _open_exchange(self) -> BackendExchange:
+        """Return the exchange of the next attempt: with drafts if it is the first and slots are free."""
+        call, turn = self.build_call(), self.turn
+        if turn.policy.drafts > 1 and turn.attempt == 1 and self._may_differ(call):
+            slots = (self._session.slot.spare() for _ in range(turn.policy.drafts - 1))
+            if spares := [slot for slot in slots if slot is not None]:
+                return DraftedExchange(self._session, call, turn, spares)
+        return BackendExchange(self._session, call)
+
+    def _may_differ(self, call: ModelCall) -> bool:
+        is_greedy = call.request.body.get("temperature") == 0
+        return not (self._raw or is_greedy or self._request.choices > 1)
 
     def _cooled(self, request: ChatRequest) -> ChatRequest:
         """Return the request of a retry, colder than the first attempt if the client leaves the temperature open."""
@@ -160,6 +177,8 @@ class AttemptRunner:
         deps, turn, attempt = self._deps, self.turn, self._attempt
         for loop in attempt.loops:
             deps.observe(LoopDetected(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
+        for usage in exchange.discarded:
+            self.spent.add_discarded(usage)
         if exchange.usage is not None:
             self.spent.add(exchange.usage, corrected=bool(turn.added))
         extractions = await parse_replies(turn, attempt.replies(), deps.thorough, deps.turns)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import BackendFault, ContextOverflow
+from forge_proxy.core.guardrails import Intervention
 from forge_proxy.core.guardrails.retry_history import RetryHistory
 from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.jsontypes import JsonObject
@@ -106,6 +107,8 @@ class BackendExchange:
         """The call as it was last sent, or will be."""
         self.usage: JsonObject | None = None
         """The latest token counts of the response: some servers send the running total with each chunk."""
+        self.discarded: tuple[JsonObject, ...] = ()
+        """The token counts of other responses to the call, which were not passed on."""
 
     async def events(self, may_resend: Callable[[BackendFault], bool]) -> AsyncGenerator[ExchangeEvent]:
         """Send the call and yield the response. Closing the generator stops the generation.
@@ -136,6 +139,11 @@ class BackendExchange:
             if compacted:
                 yield compacted
             yield CallResent()
+
+    @property
+    def interventions(self) -> tuple[Intervention, ...]:
+        """What is to be reported of how the response was chosen."""
+        return ()
 
     def calibrate(self) -> None:
         """Calibrate the estimates of the model's tokens by the usage of the response."""

@@ -39,6 +39,7 @@ class GuardrailsChange(BaseModel):
     on_exhausted: Literal["deliver", "error"] = "deliver"
     on_loop: Literal["cut", "report"] = "cut"
     constrain_retries: Literal["auto", "always", "never"] = "auto"
+    drafts: int = Field(default=1, ge=1, le=5)
     grounding: Annotated[
         Literal["off", "report", "retry"],
         BeforeValidator(read_switch, json_schema_input_type=Literal["off", "report", "retry", False]),

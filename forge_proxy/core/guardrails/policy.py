@@ -87,6 +87,15 @@ class GuardPolicy(RenamedFields):
             " number, or unset, which leaves it to the model server."
         ),
     )
+    drafts: int = Field(
+        default=1,
+        ge=1,
+        le=5,
+        description=(
+            "Responses to generate at the same time for each request with tools, on slots that are free; the response"
+            " on which most agree is delivered. 1 is off."
+        ),
+    )
     grounding: Annotated[
         Literal["off", "report", "retry"],
         BeforeValidator(read_switch, json_schema_input_type=Literal["off", "report", "retry", False]),
