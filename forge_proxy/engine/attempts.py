@@ -69,7 +69,8 @@ class AttemptRunner:
                 async for event in events:
                     yield event
             exchange.calibrate()
-            self.interventions += exchange.interventions
+            if exchange.interventions:
+                self.interventions += exchange.interventions
             verdict = await self._judge(exchange)
         except (BackendFault, ContextBudgetExceeded) as fault:
             verdict = self._after_fault(fault)
@@ -93,7 +94,8 @@ class AttemptRunner:
         request = self._request
         if self._room is not None and all(request.body.get(name) is None for name in LIMITS):
             request = replace(request, body={**request.body, "max_tokens": self._room}, limit=self._room)
-        request = self._cooled(request)
+        if self.turn.faults:
+            request = self._cooled(request)
         # llama-server rejects logprobs in a stream with tools, but returns them in a non-streaming response.
         stream = request.stream or not request.body.get("logprobs")
         return ModelCall(
@@ -101,7 +103,7 @@ class AttemptRunner:
             stream=stream,
             respond=self.turn.respond,
             added=self.turn.added,
-            required_tools=self._constrained_tools(),
+            required_tools=self._constrained_tools() if self.turn.may_be_constrained else (),
             resolved=self._model,
             usage=True,
         )
@@ -124,7 +126,7 @@ class AttemptRunner:
         turn = self.turn
         temperature = turn.policy.coldest_retry
         is_open = request.body.get("temperature") is None
-        if temperature is None or not (is_open and turn.faults and turn.retries_invalid_call):
+        if temperature is None or not (is_open and turn.retries_invalid_call):
             return request
         default = self._model.sampling.get("temperature")
         if isinstance(default, int | float):
@@ -196,7 +198,7 @@ class AttemptRunner:
             verdict = self._attempt.judge(extractions)
             is_valid = isinstance(verdict, FinishedAttempt) and verdict.is_valid
         finally:
-            if self.turn.retries_invalid_call:
+            if self.turn.faults and self.turn.retries_invalid_call:
                 constrained = self._deps.backend.find_constraint(call) != "none"
                 self._deps.retry_history.record(self._model.served, constrained=constrained, valid=is_valid)
         return verdict

@@ -86,20 +86,16 @@ class DraftedExchange(BackendExchange):
         self.call, self.usage = chosen.exchange.call, chosen.exchange.usage
         spent = [draft.exchange.usage for draft in self._drafts if draft is not chosen]
         self.discarded = tuple(usage for usage in spent if usage is not None)
+        complete = sum(draft.is_complete for draft in self._drafts)
+        if self._choice is not None and complete > 1:
+            detail = f"{self._choice.votes} of {complete} drafts agree"
+            self.interventions = (Intervention(Outcome.CLEAN, "", detail),)
         for compaction in chosen.compactions:
             yield compaction
         if chosen.error is not None:
             raise chosen.error
         for chunk in chosen.chunks:
             yield chunk
-
-    @property
-    def interventions(self) -> tuple[Intervention, ...]:
-        """The report of the choice; empty if only one draft was complete."""
-        complete = sum(draft.is_complete for draft in self._drafts)
-        if self._choice is None or complete < 2:
-            return ()
-        return (Intervention(Outcome.CLEAN, "", f"{self._choice.votes} of {complete} drafts agree"),)
 
     async def _run(self, may_resend: Callable[[BackendFault], bool]) -> _Draft:
         """Run the drafts until the choice is certain, and return the chosen one."""

@@ -109,6 +109,8 @@ class BackendExchange:
         """The latest token counts of the response: some servers send the running total with each chunk."""
         self.discarded: tuple[JsonObject, ...] = ()
         """The token counts of other responses to the call, which were not passed on."""
+        self.interventions: tuple[Intervention, ...] = ()
+        """The report of how the response was chosen, if there was a choice."""
 
     async def events(self, may_resend: Callable[[BackendFault], bool]) -> AsyncGenerator[ExchangeEvent]:
         """Send the call and yield the response. Closing the generator stops the generation.
@@ -139,11 +141,6 @@ class BackendExchange:
             if compacted:
                 yield compacted
             yield CallResent()
-
-    @property
-    def interventions(self) -> tuple[Intervention, ...]:
-        """What is to be reported of how the response was chosen."""
-        return ()
 
     def calibrate(self) -> None:
         """Calibrate the estimates of the model's tokens by the usage of the response."""

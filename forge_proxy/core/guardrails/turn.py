@@ -143,6 +143,11 @@ class Turn:
         return (*tools, self.respond) if self.respond else tools
 
     @property
+    def may_be_constrained(self) -> bool:
+        """Whether `constrained_tools` may have any: not for nearly all first attempts."""
+        return self.attempt > 1 or self.constrains_decoding
+
+    @property
     def retries_invalid_call(self) -> bool:
         """Whether this attempt retries a response with an invalid call."""
         faults = [fault for fault in self.faults if fault is not Fault.NO_ROOM]
