@@ -12,7 +12,7 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.sampling import read_switch
 
 AUTO_RETRY_TEMPERATURE = 0.2
-"""The temperature of `retry_temperature: auto`. Source: docs/decisions/0029-constrained-retries.md: in plain words,
+"""The temperature of `retry_temperature: auto`. Source: docs/decisions/0031-constrained-retries.md: in plain words,
 82.2 % of the retries make the requested call, and 79.8 % at the default temperature; elsewhere there is no loss.
 """
 Switch = Literal["respond", "rescue", "validate", "retry", "loops"]

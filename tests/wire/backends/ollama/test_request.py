@@ -92,6 +92,12 @@ def test_a_call_that_is_held_to_is_a_format() -> None:
     assert len(held["tools"]) == 1  # they stay in the prompt
 
 
+def test_a_server_that_refused_the_schema_gets_none() -> None:
+    free = encoded({"tools": [tool(CITY)]}, required_tools=(ToolSpec("get_weather", CITY),), constraint="tool_choice")
+
+    assert "format" not in free
+
+
 def test_tools_are_not_offered_where_none_is_to_be_called() -> None:
     assert "tools" not in encoded({"tools": [tool(CITY)], "tool_choice": "none"})
 
