@@ -92,6 +92,7 @@ def _self_test_rows(card: CapabilityCard) -> list[tuple[str, str]]:
     capabilities = {
         "valid call": card.calls,
         "tool_choice required": card.required,
+        "constrained calls": None if card.constraint is None else card.constraint != "none",
         "parallel calls": card.parallel,
         "prefix cache": card.prefix_cache,
     }

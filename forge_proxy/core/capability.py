@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Literal
 
+from forge_proxy.core.chat import Constraint
 from forge_proxy.core.deprecation import renamed_attribute
 from forge_proxy.core.jsontypes import Json, JsonObject
 
@@ -30,6 +31,8 @@ class CapabilityCard:
     """Whether the model made two calls in one response."""
     prefix_cache: bool | None = None
     """Whether a repeated prompt is read from the prefix cache."""
+    constraint: Constraint | None = None
+    """What limits the model to calls of the offered tools, where plain text would suffice."""
 
     because = renamed_attribute("because", "reason")
 
@@ -50,9 +53,10 @@ def read_card(value: Json) -> CapabilityCard | None:
             "reason": str(reason),
             "calls": bool(calls),
             "markup": str() | None as markup,
+            "constraint": "schema" | "tool_choice" | "none" | None as constraint,
         }:
             flags = {key: flag for key in _FLAGS if isinstance(flag := value[key], bool)}
-            return CapabilityCard(model, tools, reason, calls, markup, **flags)
+            return CapabilityCard(model, tools, reason, calls, markup, **flags, constraint=constraint)
         case _:
             return None
 

@@ -78,6 +78,10 @@ class ChatRequest:
     """Whether `body` was converted from another client API: the response is then encoded anew, never forwarded."""
 
 
+Constraint: TypeAlias = Literal["schema", "tool_choice", "none"]
+"""How a model server is limited to calls: by the JSON Schema of a call, by `tool_choice: required`, or not at all."""
+
+
 @fast_dataclass
 class ResolvedModel:
     """The model of a request. The engine resolves it once, when the request has its slot."""
@@ -111,7 +115,9 @@ class ModelCall:
     added: tuple[Message, ...] = ()
     """Failed responses and corrections, appended to the client's messages."""
     required_tools: tuple[ToolSpec, ...] = ()
-    """Tools to which constrained decoding limits the response: a call as JSON text and nothing else (last retry)."""
+    """Tools to which constrained decoding limits the response; empty to leave the model free."""
+    constraint: Constraint = "schema"
+    """How the model server is limited to `required_tools`. By the schema, the call is the text of the response."""
     resolved: ResolvedModel | None = None
     """The model of the request; None if the name in the request was not resolved."""
     usage: bool = False

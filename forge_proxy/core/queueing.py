@@ -98,6 +98,13 @@ class FairQueue:
             self.schedule = self.schedule.with_waiting(model, now)
         return entry
 
+    def enter_spare(self, client: str, model: str = "", now: float = 0.0) -> QueueEntry | None:
+        """Return an entry that runs, only if the number of slots is known, one is free and no request waits."""
+        model = model if self.schedule else ""
+        if self.slots is None or self.waiting or not self._can_admit(model, now):
+            return None
+        return self._run(QueueEntry(client, EntryState.RUNNING, model), now)
+
     def leave(self, entry: QueueEntry, now: float = 0.0) -> list[QueueEntry]:
         """End an entry in any state. Returns the entries that start to run as a result."""
         state, entry.state = entry.state, EntryState.GONE

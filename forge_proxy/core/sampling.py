@@ -13,7 +13,7 @@ from forge_proxy.core.errors import ForgeError
 Value = Literal["temperature", "top_p", "top_k", "min_p", "repeat_penalty"]
 
 
-def _read_switch(value: object) -> object:
+def read_switch(value: object) -> object:
     """Convert the booleans that YAML makes of the words on and off."""
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
@@ -24,7 +24,7 @@ class SamplingPolicy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     defaults: Annotated[
-        Literal["off", "on"], BeforeValidator(_read_switch, json_schema_input_type=Literal["off", "on", True, False])
+        Literal["off", "on"], BeforeValidator(read_switch, json_schema_input_type=Literal["off", "on", True, False])
     ] = Field(
         default="off",
         description="on: sampling parameters that the client does not set are set to the values that the model's makers"

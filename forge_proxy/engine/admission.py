@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 
@@ -69,6 +69,7 @@ class Admission:
         self._changed = asyncio.Event()
         """Set and replaced whenever a request enters or leaves the queue, or admission is resumed."""
         self._mean_seconds = _INITIAL_MEAN_SECONDS
+        self._spares: set[SpareSlot] = set()
 
     def slot(self, client: str, model: str | None = None) -> Slot:
         """Return a slot for one request of that client, held inside `async with`. Any string identifies a client."""
@@ -87,6 +88,7 @@ class Admission:
             raise Overloaded(self.queue.waiting, self._seconds_until_a_slot())
         if entry.state is EntryState.WAITING:
             grant = self._grants[entry] = asyncio.get_running_loop().create_future()
+            self._revoke_spares()
             self._wake()
             try:
                 await grant
@@ -96,6 +98,24 @@ class Admission:
             finally:
                 del self._grants[entry]
         return entry
+
+    def spare(self, client: str, model: str) -> SpareSlot | None:
+        """Return a slot that is free and for which no request waits; None if there is none or the number is unknown."""
+        entry = self.queue.enter_spare(client, model, self._clock.now())
+        if entry is None:
+            return None
+        slot = SpareSlot(self, self._clock, entry)
+        self._spares.add(slot)
+        return slot
+
+    def release_spare(self, slot: SpareSlot, entry: QueueEntry) -> None:
+        """Take a spare slot back."""
+        self._spares.discard(slot)
+        self.leave(entry)
+
+    def _revoke_spares(self) -> None:
+        for spare in tuple(self._spares):
+            spare.revoke()
 
     def leave(self, entry: QueueEntry) -> None:
         """Remove an entry from the queue and grant its slot to the next ones."""
@@ -135,6 +155,7 @@ class Admission:
         """Admit no request inside this block: new ones wait, running ones continue. Then determine the slots again."""
         self._pauses += 1
         self.queue.paused = True
+        self._revoke_spares()
         try:
             yield
         finally:
@@ -229,6 +250,10 @@ class Slot:
         self._arrived_at = self._started_at = 0.0
         self._is_waiting = False
 
+    def spare(self) -> SpareSlot | None:
+        """Return a further slot for the same request, see `Admission.spare`."""
+        return self._admission.spare(self._client, self.model)
+
     @property
     def queued(self) -> float:
         """Seconds spent in the queue so far."""
@@ -256,3 +281,30 @@ class Slot:
         if entry is not None:
             self._admission.record_duration(self._clock.now() - self._started_at, error)
             self._admission.leave(entry)
+
+
+class SpareSlot(Slot):
+    """A further slot of a request, which is revoked as soon as another request would have to wait for it."""
+
+    def __init__(self, admission: Admission, clock: Clock, entry: QueueEntry) -> None:
+        super().__init__(admission, clock, entry.client, entry.model)
+        self._entry = entry
+        self._revoked: Callable[[], object] | None = None
+
+    def on_revoke(self, call: Callable[[], object]) -> None:
+        """Set what is called when the slot is revoked; called at once if it was already."""
+        self._revoked = call
+        if self._entry is None:
+            call()
+
+    def revoke(self) -> None:
+        """Release the slot and stop what uses it."""
+        self.leave()
+        if self._revoked is not None:
+            self._revoked()
+
+    def leave(self, error: BaseException | None = None) -> None:
+        """Release the slot. Its duration is not recorded: it says nothing about when a slot becomes free."""
+        entry, self._entry = self._entry, None
+        if entry is not None:
+            self._admission.release_spare(self, entry)

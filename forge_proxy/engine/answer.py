@@ -27,6 +27,7 @@ from forge_proxy.core.guardrails import (
 from forge_proxy.core.guardrails.attempt import FinishedAttempt
 from forge_proxy.core.guardrails.client_history import ClientHistory, ToolSetRecord
 from forge_proxy.core.guardrails.report import Report, summary_of
+from forge_proxy.core.guardrails.retry_history import RetryHistory
 from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.usage import ESTIMATED, TokenUsage, estimate_usage
 from forge_proxy.core.jsontypes import JsonObject
@@ -83,11 +84,13 @@ class Engine:
         self.sampling = config.sampling or Sampling(observe)
         self.text_history = TextResponseHistory()
         self.client_history = ClientHistory()
+        self.retry_history = RetryHistory()
         self.turns = config.turns
         self._changes = ShieldedTasks()
         self._deps = EngineDeps(
-            self._backend, self.fitting, self.text_history, config.reader, observe, self.turns, memory=config.memory
-        )
+            self._backend, self.fitting, self.text_history, config.reader, observe, self.turns, memory=config.memory,
+            retry_history=self.retry_history,
+        )  # fmt: skip
         self.capabilities = Capabilities(backend, self._backend, config.dialect, config.cards)
 
     @property
@@ -270,7 +273,8 @@ class Engine:
             self.text_history.record_answer(call.model.served, turn.faults, answer)
         record.record_answers(turn, finished.answers)
         report = Report.of_answers(turn, finished.answers, runner.spent.tokens)
-        yield replace(report, interventions=(*report.interventions, ESTIMATED)) if is_estimated else report
+        further = (*runner.interventions, ESTIMATED) if is_estimated else runner.interventions
+        yield replace(report, interventions=(*report.interventions, *further)) if further else report
 
     async def _usage(self, call: ModelCall, spent: TokenUsage) -> JsonObject | None:
         """The usage of the delivered attempt; if the client receives it, without the tokens of the `respond` tool."""

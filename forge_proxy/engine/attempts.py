@@ -5,19 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel
-from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, UnreadCall
-from forge_proxy.core.guardrails import Retry, Turn, judge_unparsed_call, without_corrections
+from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel, ToolSpec
+from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, ForgeError, UnreadCall
+from forge_proxy.core.guardrails import Intervention, Retry, Turn, judge_unparsed_call, without_corrections
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
+from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.report import cut_name
 from forge_proxy.core.guardrails.split_chunk import split_chunk
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import TokenUsage
 from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.drafts import DraftedExchange
 from forge_proxy.engine.events import AttemptRetried, ContextCompacted, LoopDetected
 from forge_proxy.engine.exchange import BackendExchange, BackendSession, CallResent
 from forge_proxy.engine.judging import judge_attempt
@@ -54,24 +56,29 @@ class AttemptRunner:
         self.turn = turn
         """The turn of the latest attempt; after a `Retry`, that of the next one."""
         self.spent = TokenUsage()
+        self.interventions: tuple[Intervention, ...] = ()
+        """Interventions that concern no single answer."""
 
     async def attempt(self) -> AsyncGenerator[Chunk | ContextCompacted | Retry | FinishedAttempt]:
         """Run one attempt and yield its result last. Closing it stops the generation. Raises like `Engine.answer`.
 
         A context compacted for one attempt stays compacted for the next, so the model server's prefix cache matches.
         """
-        exchange = BackendExchange(self._session, self.build_call())
+        exchange = self._open_exchange()
         try:
             async with aclosing(self._receive(exchange)) as events:
                 async for event in events:
                     yield event
             exchange.calibrate()
+            if exchange.interventions:
+                self.interventions += exchange.interventions
             verdict = await self._judge(exchange)
         except (BackendFault, ContextBudgetExceeded) as fault:
             verdict = self._after_fault(fault)
             if verdict is None:
                 raise
         if isinstance(verdict, Retry):
+            verdict = replace(verdict, turn=self._deps.retry_history.adapt(verdict.turn, self._model.served))
             tool, reason = cut_name(verdict.tool), verdict.reason
             self._deps.observe(AttemptRetried(self.turn.request_id, self.turn.attempt, verdict.fault, tool, reason))
             self.turn = verdict.turn
@@ -88,6 +95,8 @@ class AttemptRunner:
         request = self._request
         if self._room is not None and all(request.body.get(name) is None for name in LIMITS):
             request = replace(request, body={**request.body, "max_tokens": self._room}, limit=self._room)
+        if self.turn.faults:
+            request = self._cooled(request)
         # llama-server rejects logprobs in a stream with tools, but returns them in a non-streaming response.
         stream = request.stream or not request.body.get("logprobs")
         return ModelCall(
@@ -95,10 +104,40 @@ class AttemptRunner:
             stream=stream,
             respond=self.turn.respond,
             added=self.turn.added,
-            required_tools=self.turn.constrained_tools,
+            required_tools=self._constrained_tools() if self.turn.may_be_constrained else (),
             resolved=self._model,
             usage=True,
         )
+
+    def _open_exchange(self) -> BackendExchange:
+        """Return the exchange of the next attempt: with drafts if it is the first and slots are free."""
+        call, turn = self.build_call(), self.turn
+        if turn.policy.drafts > 1 and turn.attempt == 1 and self._may_differ(call):
+            slots = (self._session.slot.spare() for _ in range(turn.policy.drafts - 1))
+            if spares := [slot for slot in slots if slot is not None]:
+                return DraftedExchange(self._session, call, turn, spares)
+        return BackendExchange(self._session, call)
+
+    def _may_differ(self, call: ModelCall) -> bool:
+        is_greedy = call.request.body.get("temperature") == 0
+        return not (self._raw or is_greedy or self._request.choices > 1)
+
+    def _cooled(self, request: ChatRequest) -> ChatRequest:
+        """Return the request of a retry, colder than the first attempt if the client leaves the temperature open."""
+        turn = self.turn
+        temperature = turn.policy.coldest_retry
+        is_open = request.body.get("temperature") is None
+        if temperature is None or not (is_open and turn.retries_invalid_call):
+            return request
+        default = self._model.sampling.get("temperature")
+        if isinstance(default, int | float):
+            temperature = min(temperature, default)
+        return replace(request, body={**request.body, "temperature": temperature})
+
+    def _constrained_tools(self) -> tuple[ToolSpec, ...]:
+        # A client that sets the format of the text must get it, also from a retry that ends in text.
+        has_format = self._request.body.get("response_format") is not None
+        return () if has_format and not self.turn.requires_call else self.turn.constrained_tools
 
     async def _receive(self, exchange: BackendExchange) -> AsyncGenerator[Chunk | ContextCompacted]:
         """Feed the response to the attempt until it is over, and yield what may be sent because of it."""
@@ -141,15 +180,32 @@ class AttemptRunner:
         deps, turn, attempt = self._deps, self.turn, self._attempt
         for loop in attempt.loops:
             deps.observe(LoopDetected(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
+        for usage in exchange.discarded:
+            self.spent.add_discarded(usage)
         if exchange.usage is not None:
             self.spent.add(exchange.usage, corrected=bool(turn.added))
         extractions = await parse_replies(turn, attempt.replies(), deps.thorough, deps.turns)
         deps.text_history.record_extractions(self._model.served, extractions)
-        verdict = await judge_attempt(attempt, extractions, deps.turns)
+        verdict = await self._judge_and_record(exchange.call, extractions)
         needs_room = self._room is not None or (isinstance(verdict, Retry) and verdict.fault is Fault.CUT)
         if isinstance(verdict, Retry) and needs_room and exchange.usage is not None:
             self._room = await deps.fitting.find_room(exchange.call, exchange.usage)
         return verdict
+
+    async def _judge_and_record(self, call: ModelCall, extractions: Sequence[Extraction]) -> Retry | FinishedAttempt:
+        """Return the verdict, and record whether the retry of an invalid call became valid. Raises like it."""
+        try:
+            verdict = await judge_attempt(self._attempt, extractions, self._deps.turns)
+        except ForgeError:
+            self._record_retry(call, is_valid=False)
+            raise
+        self._record_retry(call, is_valid=isinstance(verdict, FinishedAttempt) and verdict.is_valid)
+        return verdict
+
+    def _record_retry(self, call: ModelCall, *, is_valid: bool) -> None:
+        if self.turn.faults and self.turn.retries_invalid_call:
+            is_constrained = self._deps.backend.find_constraint(call) != "none"
+            self._deps.retry_history.record(self._model.served, constrained=is_constrained, valid=is_valid)
 
     def _after_fault(self, fault: BackendFault | ContextBudgetExceeded) -> Retry | FinishedAttempt | None:
         """Return the verdict on an attempt that ended in a fault; None if the request ends in it."""

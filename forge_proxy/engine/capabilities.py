@@ -41,3 +41,5 @@ class Capabilities:
     def _keep(self, card: CapabilityCard) -> None:
         self._cards[card.model] = card
         self._requests.set_tool_mode(card.model, card.tools)
+        if card.constraint is not None:
+            self._requests.set_constraint(card.model, card.constraint)

@@ -2,7 +2,8 @@
 
 Requests are sent as the client wrote them. A request that the backend rejects because of its format is rewritten in
 another dialect and retried, before any part of a response has arrived. The dialect is remembered, for roles by model
-and for schemas by set of tools, so that later turns are written the same way at once and the prefix cache matches.
+and for schemas by set of tools, so that later turns are written the same way at once and the prefix cache matches. The
+form of constrained decoding that a server accepts is remembered as well.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Literal
 import orjson
 from cachetools import FIFOCache
 
-from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.chat import Constraint, ModelCall
 from forge_proxy.core.dialect import Dialect, UnsupportedFeature
 from forge_proxy.core.errors import BackendError, ContextOverflow, LimitTooLarge, RequestFormatRejected, UnreadCall
 from forge_proxy.core.stream import Chunk
@@ -39,11 +40,12 @@ class CompatibleBackend:
         self._dialects: FIFOCache[str | None, Dialect] = FIFOCache(_CACHE_SIZE)
         self._plain: FIFOCache[bytes, RejectedTool | None] = FIFOCache(_CACHE_SIZE)
         """Sets of tools that are sent with plain schemas, and the rejected tool if even those were rejected."""
+        self._constraints: FIFOCache[str | bytes, Constraint] = FIFOCache(_CACHE_SIZE)
+        """Accepted constraints: of models, by their capability cards, and of sets of tools, by rejected requests."""
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`. Raises `ToolsRejected` as well."""
-        call = self._adapt(call)
-        dialect = call.dialect
+        call = first = self._adapt(call)
         begun = False
         while True:
             try:
@@ -51,7 +53,7 @@ class CompatibleBackend:
                     async for chunk in chunks:
                         if not begun and not chunk.pending_bytes:
                             begun = True
-                            self._learn(call, dialect)
+                            self._learn(call, first)
                         yield chunk
             except LimitTooLarge as refusal:
                 if begun or call.room is not None:
@@ -71,6 +73,17 @@ class CompatibleBackend:
             known = self._dialects.get(model, self._usual)
             self._dialects[model] = replace(known, tools="auto" if mode == "native" else mode)
 
+    def set_constraint(self, model: str, constraint: Constraint) -> None:
+        """Set how this model is limited to calls, for sets of tools with which no request was rejected."""
+        self._constraints[model] = constraint
+
+    def find_constraint(self, call: ModelCall) -> Constraint:
+        """Return what limits this call to its `required_tools`, as far as is known."""
+        if not call.required_tools:
+            return "none"
+        known = self._constraints.get(call.model.served or "", call.constraint)
+        return self._constraints.get(self._tools_digest(call), known)
+
     def tool_mode(self, model: str | None) -> Literal["native", "prompt"]:
         """Return how tools are presented to this model. `model` is the name that the backend knows."""
         return "prompt" if self._dialects.get(model, self._usual).tools == "prompt" else "native"
@@ -84,7 +97,16 @@ class CompatibleBackend:
         dialect = self._dialects.get(call.model.served, self._usual)
         if self._plain and self._tools_digest(call) in self._plain:
             dialect = replace(dialect, plain_schemas=True)
+        if call.required_tools:
+            return self._with_constraint(replace(call, dialect=dialect), self.find_constraint(call))
         return call if dialect is call.dialect else replace(call, dialect=dialect)
+
+    def _with_constraint(self, call: ModelCall, constraint: Constraint) -> ModelCall:
+        """Return the call with this constraint; without any if the server cannot be limited to calls by it."""
+        has_no_choice = call.dialect.tools == "prompt" or call.request.tool_choice.mode == "required"
+        if constraint == "none" or (constraint == "tool_choice" and has_no_choice):
+            return replace(call, required_tools=(), constraint="none")
+        return replace(call, constraint=constraint)
 
     async def _rewritten(self, call: ModelCall, refusal: BackendError) -> ModelCall | None:
         """Return the call in a dialect that avoids the reason of the refusal; None if there is none.
@@ -95,8 +117,9 @@ class CompatibleBackend:
             call.required_tools
             and refusal.status in _REJECTION_STATUSES
             and not isinstance(refusal, UnreadCall | ContextOverflow)
+            and not (isinstance(refusal, RequestFormatRejected) and refusal.need is UnsupportedFeature.NO_SAMPLING)
         ):
-            return replace(call, required_tools=())
+            return self._with_constraint(call, "tool_choice" if call.constraint == "schema" else "none")
         if not isinstance(refusal, RequestFormatRejected):
             return None
         if refusal.need.is_about_tools and not call.request.body.get("tools"):
@@ -111,11 +134,14 @@ class CompatibleBackend:
         self._plain[tools] = rejected
         raise rejected.error(refusal)
 
-    def _learn(self, call: ModelCall, began_with: Dialect) -> None:
-        """Remember the dialect in which the backend accepted a call."""
-        if call.dialect == began_with:
+    def _learn(self, call: ModelCall, first: ModelCall) -> None:
+        """Remember the form in which the backend accepted a call. `first` is its form before any was rejected."""
+        if call.constraint != first.constraint:
+            is_required = call.request.tool_choice.mode == "required"
+            self._constraints[self._tools_digest(call)] = "tool_choice" if is_required else call.constraint
+        if call.dialect == first.dialect:
             return
-        if call.dialect.plain_schemas and not began_with.plain_schemas:
+        if call.dialect.plain_schemas and not first.dialect.plain_schemas:
             self._plain[self._tools_digest(call)] = None
         self._dialects[call.model.served] = replace(call.dialect, plain_schemas=False)
         self._observe(RequestRewritten(call.model.served, call.dialect.changes))

@@ -14,6 +14,8 @@ from typing import TypeAlias
 
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import BackendFault, ContextOverflow
+from forge_proxy.core.guardrails import Intervention
+from forge_proxy.core.guardrails.retry_history import RetryHistory
 from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
@@ -40,6 +42,7 @@ class EngineDeps:
     observe: Observer
     turns: LoopTurns = field(default_factory=LoopTurns)
     memory: MemoryBudget | None = None
+    retry_history: RetryHistory = field(default_factory=RetryHistory)
 
 
 class BackendSession:
@@ -104,6 +107,10 @@ class BackendExchange:
         """The call as it was last sent, or will be."""
         self.usage: JsonObject | None = None
         """The latest token counts of the response: some servers send the running total with each chunk."""
+        self.discarded: tuple[JsonObject, ...] = ()
+        """The token counts of other responses to the call, which were not passed on."""
+        self.interventions: tuple[Intervention, ...] = ()
+        """The report of how the response was chosen, if there was a choice."""
 
     async def events(self, may_resend: Callable[[BackendFault], bool]) -> AsyncGenerator[ExchangeEvent]:
         """Send the call and yield the response. Closing the generator stops the generation.

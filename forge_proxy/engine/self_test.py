@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from forge_proxy.core.capability import CapabilityCard
-from forge_proxy.core.chat import ChatRequest, ModelCall, ToolChoice, ToolSpec
+from forge_proxy.core.chat import ChatRequest, Constraint, ModelCall, ToolChoice, ToolSpec
 from forge_proxy.core.dialect import Dialect, ToolMode
 from forge_proxy.core.errors import BackendError, BackendTimeout, UnreadCall
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, open_turn
@@ -72,7 +72,7 @@ class _TestResponse:
 
 
 async def self_test(backend: Backend, model: str, dialect: Dialect) -> CapabilityCard:
-    """Return the capability card of a model. Takes about six short generations in sequence. Raises `BackendFault`."""
+    """Return the capability card of a model. Takes about seven short generations in sequence. Raises `BackendFault`."""
     return await _SelfTest(backend, model, dialect).run()
 
 
@@ -125,12 +125,21 @@ class _SelfTest:
         again = await self._ask(mode, _ONE)
         both = await self._ask(mode, _TWO)
         forced = await self._ask(mode, _GREETING, choice="required") if mode == "native" else None
+        limited = await self._ask(mode, _GREETING, limited=True)
         return replace(
             card,
+            constraint=self._constraint(mode, limited, forced),
             prefix_cache=again.read_from_cache() if again else None,
             parallel=both.valid > 1 if both else None,
             required=None if mode == "prompt" else forced is not None and bool(forced.extraction.calls),
         )
+
+    def _constraint(self, mode: ToolMode, limited: _TestResponse | None, forced: _TestResponse | None) -> Constraint:
+        """Return what led to a call where plain text would suffice."""
+        constraint = self._backends[mode].find_constraint(self._call(_GREETING, limited=True))
+        if limited is not None and limited.valid and constraint != "none":
+            return constraint
+        return "tool_choice" if forced is not None and forced.valid else "none"
 
     async def _tools_reach_prompt(self, offered: _TestResponse | None) -> bool | None:
         """Return whether a prompt is longer with tools than without."""
@@ -149,10 +158,13 @@ class _SelfTest:
         return more > less if more is not None and less is not None else None
 
     async def _ask(
-        self, mode: ToolMode, text: str, *, choice: str = "auto", tools: bool = True
+        self, mode: ToolMode, text: str, *, choice: str = "auto", tools: bool = True, limited: bool = False
     ) -> _TestResponse | None:
-        """Return the response to one request; None if the server rejects it."""
-        call = self._call(text, choice=choice, tools=tools)
+        """Return the response to one request; None if the server rejects it.
+
+        If `limited`, the schema of a call constrains the response, unless the server rejects that.
+        """
+        call = self._call(text, choice=choice, tools=tools, limited=limited)
         builder = CompletionBuilder()
         try:
             async with asyncio.timeout(_SECONDS), aclosing(self._backends[mode].stream(call)) as chunks:
@@ -175,7 +187,7 @@ class _SelfTest:
         valid = sum(not isinstance(check(turn, one), Problem) for one in extraction.calls)
         return _TestResponse(completion, extraction, valid)
 
-    def _call(self, text: str, *, choice: str = "auto", tools: bool = True) -> ModelCall:
+    def _call(self, text: str, *, choice: str = "auto", tools: bool = True, limited: bool = False) -> ModelCall:
         messages: list[JsonObject] = [{"role": "user", "content": text}]
         body: dict[str, Json] = {
             "model": self._model, "messages": [*messages], "temperature": 0, "max_tokens": _LIMIT, "stream": True,
@@ -189,7 +201,7 @@ class _SelfTest:
             body, tuple(messages), self._model, (_TOOL,) if tools else (),
             ToolChoice("required") if choice == "required" else ToolChoice(), stream=True, limit=_LIMIT,
         )  # fmt: skip
-        return ModelCall(request, stream=True, usage=True)
+        return ModelCall(request, stream=True, usage=True, required_tools=(_TOOL,) if limited else ())
 
 
 def _ignore_event(_: Event) -> None:

@@ -192,3 +192,52 @@ async def test_requests_are_encoded_by_the_stored_card_also_after_a_restart(mode
 
         assert ("tools" in http.asked[-1]) == in_request
         assert engine.capabilities.cards.keys() == {"scripted"}
+
+
+def limited_by_schema(body: JsonDict) -> Said:
+    return Said(IN_TEXT) if "response_format" in body else calls_natively(body)
+
+
+def refuses_schemas(body: JsonDict) -> Said:
+    if "response_format" in body:
+        return Said(status=400, body={"error": {"message": "unknown field response_format"}})
+    return calls_natively(body)
+
+
+def limited_by_nothing(body: JsonDict) -> Said:
+    return calls_natively({**body, "tool_choice": "auto"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "constraint"),
+    [
+        (limited_by_schema, "schema"),
+        (calls_natively, "tool_choice"),
+        (refuses_schemas, "tool_choice"),
+        (limited_by_nothing, "none"),
+        (only_talks, None),
+    ],
+)
+async def test_a_card_names_what_limits_the_model_to_calls(answer: Callable[[JsonDict], Said], constraint: str) -> None:
+    card = await self_test(OpenAICompatible("http://m", Answering(answer=answer)), "m", Dialect())
+
+    assert card.constraint == constraint
+    assert read_card(json.loads(json.dumps(card.as_json()))) == card
+
+
+async def test_retries_are_constrained_in_the_way_that_the_card_names() -> None:
+    backend = OpenAICompatible("http://m", http := Answering(answer=calls_natively))
+    policy = GuardPolicy(constrain_retries="always")
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, guardrails=policy))
+    await engine.test("scripted")
+    http.answer = lambda body: Said(calls=(("other", "{}"),)) if "tool_choice" not in body else calls_natively(body)
+    before = len(http.asked)
+
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+    request = decode_request(
+        {"model": "scripted", "messages": [{"role": "user", "content": "weather"}], "tools": [tool]}
+    )
+    async for _event in engine.answer(request, policy, request_id="r"):
+        pass
+
+    assert [asked.get("tool_choice") for asked in http.asked[before:]] == [None, "required"]

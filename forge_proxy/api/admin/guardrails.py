@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from forge_proxy.api.admin.former_names import FormerName, former_field
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.guardrails.policy import ToolPatterns
+from forge_proxy.core.sampling import read_switch
 from forge_proxy.engine.answer import Engine
 
 
@@ -39,6 +40,13 @@ class GuardrailsChange(BaseModel):
     terminal_tools: ToolPatterns = ()
     on_exhausted: Literal["deliver", "error"] = "deliver"
     on_loop: Literal["cut", "report"] = "cut"
+    constrain_retries: Literal["auto", "always", "never"] = "auto"
+    drafts: int = Field(default=1, ge=1, le=5)
+    grounding: Annotated[
+        Literal["off", "report", "retry"],
+        BeforeValidator(read_switch, json_schema_input_type=Literal["off", "report", "retry", False]),
+    ] = "off"
+    retry_temperature: Literal["auto", "unset"] | Annotated[float, Field(ge=0, le=2)] = "auto"
 
 
 class GuardrailsInfo(GuardPolicy):

@@ -15,6 +15,7 @@ from forge_proxy.api.admin.clients import ClientEndpoints
 from forge_proxy.api.admin.compaction import CompactionEndpoints
 from forge_proxy.api.admin.former_names import FormerName
 from forge_proxy.api.admin.guardrails import GuardrailEndpoints
+from forge_proxy.api.admin.retries import RetryEndpoints
 from forge_proxy.api.admin.runs import RunEndpoints
 from forge_proxy.api.admin.sampling import SamplingEndpoints
 from forge_proxy.api.admin.services import AdminServices
@@ -115,6 +116,10 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     _add_text_responses(add, "/text-responses", text_responses)
     former = [Depends(FormerName(f"{PREFIX}/text-answers", f"{PREFIX}/text-responses"))]
     _add_text_responses(partial(add, former=former), "/text-answers", text_responses)
+    retries = RetryEndpoints(parts.engine)
+    add("GET", "/retries", retries.read, "Show the statistics of the retries of invalid calls")
+    add("DELETE", "/retries", retries.forget_all, "Reset the statistics of retries")
+    add("DELETE", "/retries/{name:path}", retries.forget, "Reset the statistics of retries of one model", _NO_MODEL)
     add("GET", "/config", settings.read, "Show the settings")
     add("POST", "/reload", settings.reload, "Reload the settings", _NOT_SWITCHED)
     if parts.runs is not None:

@@ -84,6 +84,9 @@ class CapabilityInfo(BaseModel):
     required: bool | None = Field(description="Whether `tool_choice: required` leads to a call.")
     parallel: bool | None = Field(description="Whether the model made two calls in one response.")
     prefix_cache: bool | None = Field(description="Whether a repeated prompt is read from the prefix cache.")
+    constraint: Literal["schema", "tool_choice", "none"] | None = Field(
+        description="What limits the model to calls of the offered tools: their schema, `tool_choice`, or nothing."
+    )
     because = former_field("reason", str)
 
 

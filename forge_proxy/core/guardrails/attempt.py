@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.core.guardrails import Accept, FinalAnswer, GiveUp, Retry, StreamGate, Turn, judge, judge_failed_retry
+from forge_proxy.core.guardrails import (
+    Accept,
+    FinalAnswer,
+    GiveUp,
+    Outcome,
+    Retry,
+    StreamGate,
+    Turn,
+    judge,
+    judge_failed_retry,
+)
 from forge_proxy.core.guardrails.extraction import EXTRACTION_LIMIT, Extraction, estimate_extraction, extract
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.jsontypes import Json
@@ -22,6 +32,11 @@ class FinishedAttempt:
 
     chunks: list[Chunk]
     answers: list[FinalAnswer]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the model ended the request: with valid calls, or with text where it was free to."""
+        return all(answer.outcome is not Outcome.EXHAUSTED for answer in self.answers)
 
 
 class Attempt:

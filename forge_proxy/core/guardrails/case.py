@@ -52,9 +52,10 @@ class Case:
             turn,
             attempt=turn.attempt + 1,
             retries_left=turn.retries_left - 1,
-            text_nudges_left=turn.text_nudges_left - (fault is Fault.TEXT),
+            # After made-up arguments, text that asks for them is the best response.
+            text_nudges_left=0 if fault is Fault.UNGROUNDED else turn.text_nudges_left - (fault is Fault.TEXT),
             cut_retries_left=turn.cut_retries_left - (fault is Fault.CUT),
-            constrains_decoding=turn.constrains_decoding or fault is Fault.NOT_ALLOWED or self.reply.finish == "length",
+            constrains_decoding=turn.constrains_decoding or (turn.requires_call and self._needs_constraint(fault)),
             faults=(*turn.faults, fault),
             added=(*turn.added, *added),
             first_text=turn.first_text or (self.extraction.text if fault is Fault.TEXT else None),
@@ -63,6 +64,9 @@ class Case:
         if problem is not None:
             return Retry(next_turn, fault, problem.call.tool, problem.summary)
         return Retry(next_turn, fault, (self.extraction.cut or "") if fault is Fault.CUT else "")
+
+    def _needs_constraint(self, fault: Fault) -> bool:
+        return fault is Fault.NOT_ALLOWED or self.reply.finish == "length"
 
     def give_up(
         self,

@@ -9,12 +9,16 @@ from forge_proxy.core.errors import ToolCallInvalid
 from forge_proxy.core.guardrails.case import Case, join_text, render_call, select_deliverable
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.extraction import Extraction
+from forge_proxy.core.guardrails.grounding import find_ungrounded
 from forge_proxy.core.guardrails.nudges import Problem, correct_calls, correct_text
 from forge_proxy.core.guardrails.repeats import find_repeats
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
-from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Intervention, Verdict
+from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Intervention, Retry, Verdict
 from forge_proxy.core.jsontypes import is_nested_too_deeply
 from forge_proxy.core.messages import Message, ToolCall
+
+_LONGEST_NAME = 64
+"""Maximum characters of the names of a tool and of a parameter in a report."""
 
 
 def judge_calls(case: Case, message: str | None) -> Verdict:
@@ -37,6 +41,11 @@ def judge_calls(case: Case, message: str | None) -> Verdict:
         interventions += _describe_dropped(valid, kept)
         valid = kept
     if not problems:
+        if turn.policy.grounding != "off" and (made_up := find_ungrounded(turn, valid)):
+            if retry := _retry_ungrounded(case, made_up):
+                return retry
+            details = (f"ungrounded {call.tool[:_LONGEST_NAME]}: {name[:_LONGEST_NAME]}" for call, name in made_up)
+            interventions += [Intervention(Outcome.CLEAN, "", detail) for detail in details]
         if extraction.cut is not None:
             interventions.append(
                 Intervention(Outcome.REPAIRED, extraction.cut, "dropped a call that was cut off at the token limit")
@@ -45,6 +54,21 @@ def judge_calls(case: Case, message: str | None) -> Verdict:
         return case.accept(text, tuple(valid), tuple(interventions))
     retry = case.retry(problems[0].fault, _corrections(turn, extraction, tuple(problems)), problems[0])
     return retry or _give_up_calls(case, message, valid, problems)
+
+
+def _retry_ungrounded(case: Case, made_up: list[tuple[ToolCall, str]]) -> Retry | None:
+    """Retry calls with made-up arguments, once and only if the policy says so."""
+    turn = case.turn
+    if turn.policy.grounding != "retry" or Fault.UNGROUNDED in turn.faults:
+        return None
+    calls = list(dict.fromkeys(call for call, _ in made_up))
+    problems = tuple(
+        Problem(
+            Fault.UNGROUNDED, call, tuple(f"`{name}`: not in the conversation" for one, name in made_up if one == call)
+        )
+        for call in calls
+    )
+    return case.retry(Fault.UNGROUNDED, _corrections(turn, case.extraction, problems), problems[0])
 
 
 def _give_up_calls(case: Case, message: str | None, valid: list[ToolCall], problems: list[Problem]) -> GiveUp:

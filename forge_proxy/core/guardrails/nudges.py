@@ -36,6 +36,10 @@ class NudgeWording:
         "Your reply was cut off at the token limit, and no tool was run. Reply with one shorter call; "
         "do a large task in several calls. Call one of: {names}."
     )
+    ungrounded: str = (
+        "[ToolArgValidationError] Arguments for {tool} seem to be made up: {reasons}. Use values of the conversation, "
+        "find them with a tool, or ask for them."
+    )
     not_run: str = "[NotRun] {tool} was not run, because another call beside it was invalid. Call it again as well."
 
 
@@ -43,6 +47,7 @@ _TYPE = "(?:string|integer|number|boolean|array|object|null)"
 _STATED = re.compile(
     rf"(?P<place>`[^`]*`(?:, `[^`]*`)*|arguments)(?::? )"
     rf"(?P<rule>required, missing|no such parameter|are not a JSON object|nested more than \d+ levels deep"
+    rf"|not in the conversation"
     rf"|expected {_TYPE}(?: or {_TYPE})*(?=, got|\Z))?"
 )
 """The part of a reason that contains no value written by the model."""
@@ -119,6 +124,8 @@ def _sentence_for(fault: Fault, wording: NudgeWording) -> str:
             return wording.unknown_tool
         case Fault.NOT_ALLOWED:
             return wording.not_allowed
+        case Fault.UNGROUNDED:
+            return wording.ungrounded
         case _:
             return wording.bad_arguments
 

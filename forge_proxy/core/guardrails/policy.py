@@ -10,9 +10,14 @@ from pydantic_settings import NoDecode
 
 from forge_proxy.core.deprecation import RenamedFields, renamed_attribute
 from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.sampling import read_switch
 
 _TOOL_PATTERN = r"^!?[\w.:/*?\[\]-][\w.:/*?\[\]!-]*$"
 """The characters of names and of glob patterns."""
+AUTO_RETRY_TEMPERATURE = 0.2
+"""The temperature of `retry_temperature: auto`. Source: docs/decisions/0031-constrained-retries.md: in plain words,
+82.2 % of the retries make the requested call, and 79.8 % at the default temperature; elsewhere there is no loss.
+"""
 Switch = Literal["respond", "rescue", "validate", "retry", "loops"]
 SWITCHES: tuple[str, ...] = get_args(Switch)
 
@@ -87,6 +92,50 @@ class GuardPolicy(RenamedFields):
         default="cut",
         description="A response that only repeats itself: stop it and retry if possible, or only report it.",
     )
+    constrain_retries: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description=(
+            "Retries of an invalid call that the model server limits to calls of the offered tools: the last one, and"
+            " the first one too for models whose other retries fail; each one; or none."
+        ),
+    )
+    retry_temperature: Literal["auto", "unset"] | Annotated[float, Field(ge=0, le=2)] = Field(
+        default="auto",
+        description=(
+            f"Temperature of retries of an invalid call if the client sets none: auto ({AUTO_RETRY_TEMPERATURE}), a"
+            " number, or unset, which leaves it to the model server."
+        ),
+    )
+    drafts: int = Field(
+        default=1,
+        ge=1,
+        le=5,
+        description=(
+            "Responses to generate at the same time for each request with tools, on slots that are free; the response"
+            " on which most agree is delivered. 1 is off."
+        ),
+    )
+    grounding: Annotated[
+        Literal["off", "report", "retry"],
+        BeforeValidator(read_switch, json_schema_input_type=Literal["off", "report", "retry", False]),
+    ] = Field(
+        default="off",
+        description=(
+            "Arguments whose values appear nowhere in the conversation (ids, paths, numbers, names): ignore, report"
+            " them in `x-forge-interventions`, or retry once."
+        ),
+    )
+
+    @property
+    def coldest_retry(self) -> float | None:
+        """The temperature of retries of an invalid call; None leaves it as it is in the first attempt."""
+        match self.retry_temperature:
+            case "auto":
+                return AUTO_RETRY_TEMPERATURE
+            case "unset":
+                return None
+            case temperature:
+                return temperature
 
 
 def read_switches(header: str | None, switches: Switches) -> Switches:

@@ -29,6 +29,8 @@ class Fault(StrEnum):
     """An offered tool that `tool_choice` excludes."""
     BAD_ARGUMENTS = "bad_arguments"
     """The arguments do not satisfy the tool's schema."""
+    UNGROUNDED = "ungrounded"
+    """Arguments whose values appear nowhere in the conversation."""
     MALFORMED = "malformed"
     """A call was begun and cannot be parsed."""
     NO_ROOM = "no_room"
@@ -39,6 +41,12 @@ class Fault(StrEnum):
     """The model server could not parse the model's call and returned an error."""
     LOOP = "loop"
     """The response only repeated itself and was stopped."""
+
+
+INVALID_CALL = frozenset(
+    {Fault.UNKNOWN_TOOL, Fault.NOT_ALLOWED, Fault.BAD_ARGUMENTS, Fault.MALFORMED, Fault.UNREADABLE}
+)
+"""The faults of a response whose call cannot be delivered."""
 
 
 class Outcome(StrEnum):
@@ -79,7 +87,9 @@ class Turn:
     opens_reasoning: bool = False
     """Whether the chat template may open a reasoning block before the text. Text is buffered until it is closed."""
     constrains_decoding: bool = False
-    """Whether a required call needs constrained decoding: the model reached its limit or called an excluded tool."""
+    """Whether the next retry needs constrained decoding: the model's other retries fail, or a call is required and the
+    model reached its limit or called an excluded tool.
+    """
     attempt: int = 1
     faults: tuple[Fault, ...] = ()
     added: tuple[Message, ...] = ()
@@ -134,11 +144,48 @@ class Turn:
 
     @property
     def constrained_tools(self) -> tuple[ToolSpec, ...]:
-        """The tools for constrained decoding if a call is required: on the last retry, or if `constrains_decoding`."""
-        last = self.attempt > 1 and self.retries_left == 0
-        if not self.requires_call or not (self.constrains_decoding or last):
+        """The tools for constrained decoding of this attempt, the respond tool last; empty to leave the model free."""
+        if not (self._constrains_required_call or self._constrains_retry):
             return ()
-        return tuple(tool for tool in self.tools if self.choice.allows(tool.name))
+        tools = tuple(tool for tool in self.tools if self.choice.allows(tool.name))
+        return (*tools, self.respond) if self.respond else tools
+
+    @property
+    def may_be_constrained(self) -> bool:
+        """Whether `constrained_tools` may have any: not for nearly all first attempts."""
+        return self.attempt > 1 or self.constrains_decoding
+
+    @property
+    def retries_invalid_call(self) -> bool:
+        """Whether this attempt retries a response with an invalid call."""
+        faults = [fault for fault in self.faults if fault is not Fault.NO_ROOM]
+        return bool(faults) and faults[-1] in INVALID_CALL
+
+    @property
+    def _is_last_retry(self) -> bool:
+        return self.attempt > 1 and self.retries_left == 0
+
+    @property
+    def _constrains_required_call(self) -> bool:
+        return self.requires_call and (self.constrains_decoding or self._is_last_retry)
+
+    @property
+    def _constrains_retry(self) -> bool:
+        """Whether the policy constrains this retry of an invalid call.
+
+        Constrained responses are JSON that the rescue parser reads. The model must be able to end the task: by the
+        respond tool or a terminal tool, unless a call is required.
+        """
+        may_end = self.respond or self.terminal or self.requires_call
+        if not (self.attempt > 1 and self.policy.enabled.rescue and may_end):
+            return False
+        match self.policy.constrain_retries:
+            case "auto":
+                return (self.constrains_decoding or self._is_last_retry) and self.retries_invalid_call
+            case "always":
+                return self.retries_invalid_call
+            case "never":
+                return False
 
     @property
     def may_retry_text(self) -> bool:

@@ -27,6 +27,10 @@ class TokenUsage:
         self._last = usage
         if not corrected:
             self._own = usage
+        self.add_discarded(usage)
+
+    def add_discarded(self, usage: JsonObject) -> None:
+        """Add the usage of a response that was not passed on, such as a draft."""
         total = usage.get("total_tokens")
         self.tokens += total if is_count(total) else 0
 

@@ -61,7 +61,7 @@ def encode_tools(call: ModelCall, names: ToolNames, called: Sequence[str]) -> li
         function = tool.get("function")
         if not required or (is_object(function) and function.get("name") in required):
             tools.append(written)
-    if call.respond is not None and not required:
+    if call.respond is not None and (not required or call.respond.name in required):
         tools.append(_encode(call.respond, names))
     return tools or [{"name": name, "input_schema": _ANY_OBJECT} for name in dict.fromkeys(called)]
 
@@ -70,15 +70,15 @@ def encode_tool_choice(call: ModelCall, names: ToolNames) -> Block | None:
     """Return `tool_choice`; None for the server's default.
 
     A choice of several tools becomes `any`; the guardrails reject calls of other tools. A required call that is not in
-    the client's body is sent only if the call has `demanded` tools: a workflow lets the model reason first.
+    the client's body is sent only if the call has `required_tools`: a workflow lets the model reason first.
     """
     request, mode = call.request, call.request.tool_choice.mode
     if mode == "none" or not _list_tools(call):
         return {"type": "none"}
     required = tuple(tool.name for tool in call.required_tools) or request.tool_choice.names
     choice: Block = {"type": "auto"}
-    is_explicit = bool(call.required_tools) or "tool_choice" in request.body
-    if mode == "required" and is_explicit and call.dialect.forced_choice:
+    is_forced = bool(call.required_tools) or (mode == "required" and "tool_choice" in request.body)
+    if is_forced and call.dialect.forced_choice:
         choice = {"type": "tool", "name": names.encode(required[0])} if len(required) == 1 else {"type": "any"}
     if not request.parallel:
         choice["disable_parallel_tool_use"] = True

@@ -35,7 +35,8 @@ def encode_call(call: ModelCall, settings: OllamaRequestOptions, think: Think | 
     body["messages"] = encode_messages(prepare_messages(call, replace(call.dialect, developer=False)))
     if tools := _tools(call):
         body["tools"] = tools
-    form = call_schema(call.required_tools) if call.required_tools else encode_format(request.body)
+    constrains = call.required_tools and call.constraint == "schema"
+    form = call_schema(call.required_tools) if constrains else encode_format(request.body)
     if form is not None:
         body["format"] = form
     if think is not None:

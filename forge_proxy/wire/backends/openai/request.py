@@ -40,9 +40,9 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     if dialect.choice_in_words and is_object(choice := body.get("tool_choice")) and choice.get("type") != "custom":
         body["tool_choice"] = request.tool_choice.mode
     if call.required_tools:
-        body |= _require_call(call.required_tools, dialect)
+        body |= _require_call(call)
         if dialect.tools == "prompt":  # without tools, some servers reject any tool_choice
-            del body["tool_choice"]
+            body.pop("tool_choice", None)
     if "messages" in body:
         body["messages"] = prepare_messages(call, dialect)
     if call.room is not None:
@@ -102,18 +102,26 @@ def conversation(call: ModelCall) -> list[Json]:
     return embed_tools(messages, render_tools(tools, call.respond, simple=dialect.plain_schemas))
 
 
-def _require_call(tools: tuple[ToolSpec, ...], dialect: Dialect) -> dict[str, Json]:
-    """Return the fields that make a server write a call of one of these tools as the text of its response.
+def _require_call(call: ModelCall) -> dict[str, Json]:
+    """Return the fields that limit a server to a call of one of the required tools.
 
-    The tools stay in the request, so that the prompt prefix stays cached; `none` disables the server's own grammar for
-    calls.
+    With the constraint `schema` the call is the text of the response. The tools stay in the request, so that the prompt
+    prefix stays cached; `none` disables the server's own grammar for calls.
     """
-    schema: Json = {"name": "tool_call", "strict": True, "schema": call_schema(tools)}
+    is_required = call.request.tool_choice.mode == "required"
+    match call.constraint:
+        case "none":
+            return {}
+        case "tool_choice":
+            return {} if is_required else {"tool_choice": "required"}
+        case "schema":
+            pass
+    schema: Json = {"name": "tool_call", "strict": True, "schema": call_schema(call.required_tools)}
     fields: dict[str, Json] = {
         "tool_choice": "none",
         "response_format": {"type": "json_schema", "json_schema": schema},
     }
-    if dialect.llama_cpp:  # otherwise the call may be in the reasoning before the JSON
+    if call.dialect.llama_cpp and is_required:  # otherwise the call may be in the reasoning before the JSON
         fields["reasoning_format"] = "none"
     return fields
 

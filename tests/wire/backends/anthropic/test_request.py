@@ -135,6 +135,15 @@ def test_a_required_call_is_restricted_to_its_tools() -> None:
     assert body["tool_choice"] == {"type": "tool", "name": "b"}
 
 
+def test_a_constrained_retry_requires_a_call_of_any_tool_respond_included() -> None:
+    offered = (ToolSpec("a"), ToolSpec("b"), RESPOND)
+
+    body = body_of({"tools": [A, B]}, respond=RESPOND, required_tools=offered)
+
+    assert [one["name"] for one in body["tools"]] == ["a", "b", "respond"]
+    assert body["tool_choice"] == {"type": "any"}
+
+
 def test_corrections_are_a_call_and_its_result() -> None:
     added = (
         Message.of(MessageType.TOOL_CALL, "", calls=(ToolCall("a", '{"x":', "9"),)),

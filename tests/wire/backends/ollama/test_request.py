@@ -92,6 +92,12 @@ def test_a_required_call_becomes_a_format() -> None:
     assert len(held["tools"]) == 1  # they stay in the prompt
 
 
+def test_a_server_that_refused_the_schema_gets_none() -> None:
+    free = encoded({"tools": [tool(CITY)]}, required_tools=(ToolSpec("get_weather", CITY),), constraint="tool_choice")
+
+    assert "format" not in free
+
+
 def test_with_tool_choice_none_tools_are_not_sent() -> None:
     assert "tools" not in encoded({"tools": [tool(CITY)], "tool_choice": "none"})
 
