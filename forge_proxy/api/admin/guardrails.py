@@ -21,6 +21,8 @@ class SwitchesChange(BaseModel):
     validate_calls: bool = Field(default=True, alias="validate")
     retry: bool = True
     loops: bool = True
+    repeats: bool = True
+    early_end: bool = True
 
 
 class GuardrailsChange(BaseModel):
@@ -37,6 +39,8 @@ class GuardrailsChange(BaseModel):
     )
     on_exhausted: Literal["deliver", "error"] = "deliver"
     on_loop: Literal["cut", "report"] = "cut"
+    on_repeat: Literal["auto", "retry", "accept"] = "auto"
+    on_early_end: Literal["auto", "retry", "accept"] = "auto"
 
 
 class GuardrailsInfo(GuardPolicy):

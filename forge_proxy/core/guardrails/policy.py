@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from forge_proxy.core.deprecation import RenamedFields, renamed_attribute
 from forge_proxy.core.errors import InvalidRequest
 
-Switch = Literal["respond", "rescue", "validate", "retry", "loops"]
+Switch = Literal["respond", "rescue", "validate", "retry", "loops", "repeats", "early_end"]
 SWITCHES: tuple[str, ...] = get_args(Switch)
 
 
@@ -30,11 +30,15 @@ class Switches(BaseModel):
     )
     retry: bool = Field(default=True, description="Retry with a message that describes the fault.")
     loops: bool = Field(default=True, description="Detect text and reasoning that only repeat themselves.")
+    repeats: bool = Field(default=True, description="Retry a call that the conversation has already answered.")
+    early_end: bool = Field(
+        default=True, description="Retry a final answer before the tools that the user asked for were called."
+    )
 
     @property
     def any(self) -> bool:
         """Whether at least one guardrail is on."""
-        return self.respond or self.rescue or self.validate_calls or self.retry or self.loops
+        return any(dict(self).values())
 
 
 class GuardPolicy(RenamedFields):
@@ -67,6 +71,20 @@ class GuardPolicy(RenamedFields):
     on_loop: Literal["cut", "report"] = Field(
         default="cut",
         description="A response that only repeats itself: stop it and retry if possible, or only report it.",
+    )
+    on_repeat: Literal["auto", "retry", "accept"] = Field(
+        default="auto",
+        description=(
+            "A call that was already answered since the user's last message: retry it once, accept it, or learn which "
+            "per model."
+        ),
+    )
+    on_early_end: Literal["auto", "retry", "accept"] = Field(
+        default="auto",
+        description=(
+            "A final answer before the tools that the user asked for were called: retry it once, accept it, or learn "
+            "which per model."
+        ),
     )
 
 
