@@ -25,8 +25,9 @@ from forge_proxy.core.guardrails import (
     open_turn,
 )
 from forge_proxy.core.guardrails.attempt import FinishedAttempt
+from forge_proxy.core.guardrails.heuristics import Heuristic
+from forge_proxy.core.guardrails.learned_policy import LearnedPolicy
 from forge_proxy.core.guardrails.report import Report, summary_of
-from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.usage import ESTIMATED, TokenUsage, estimate_usage
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.queueing import FairQueue
@@ -80,11 +81,11 @@ class Engine:
         self.budgets = config.budgets or Budgets(backend, clock, observe)
         self.fitting = ContextFitter(self.budgets, self._backend.count_tokens, observe, config.compaction)
         self.sampling = config.sampling or Sampling(observe)
-        self.text_history = TextResponseHistory()
+        self.learned = LearnedPolicy()
         self.turns = config.turns
         self._changes = ShieldedTasks()
         self._deps = EngineDeps(
-            self._backend, self.fitting, self.text_history, config.reader, observe, self.turns, memory=config.memory
+            self._backend, self.fitting, self.learned, config.reader, observe, self.turns, memory=config.memory
         )
         self.capabilities = Capabilities(backend, self._backend, config.dialect, config.cards)
 
@@ -226,10 +227,12 @@ class Engine:
         self, request: ChatRequest, policy: GuardPolicy, model: ResolvedModel, session: BackendSession
     ) -> AsyncGenerator[AnswerEvent]:
         """Respond to an admitted request: with guardrails if it offers tools, otherwise by relaying."""
+        heuristics = self.learned.select_heuristics(policy, model.served, request.messages)
         turn = open_turn(
             request, policy, request_id=session.request_id,
-            nudge_text=self.text_history.should_nudge(policy, model.served),
-            opens_reasoning=self.text_history.opens_reasoning(model.served),
+            nudge_text=Heuristic.TEXT_RESPONSES in heuristics.corrected,
+            opens_reasoning=self.learned.opens_reasoning(model.served),
+            heuristics=heuristics,
         )  # fmt: skip
         if turn is not None:
             return self._guard(AttemptRunner(session, request, turn, model), session.slot)
@@ -260,7 +263,7 @@ class Engine:
             yield chunk
         yield Chunk(usage=usage)
         for answer in finished.answers:
-            self.text_history.record_answer(call.model.served, turn.faults, answer)
+            self.learned.record_answer(call.model.served, turn, answer)
         report = Report.of_answers(turn, finished.answers, runner.spent.tokens)
         yield replace(report, interventions=(*report.interventions, ESTIMATED)) if is_estimated else report
 

@@ -14,6 +14,7 @@ from forge_proxy.api.admin.budget import BudgetEndpoints
 from forge_proxy.api.admin.compaction import CompactionEndpoints
 from forge_proxy.api.admin.former_names import FormerName
 from forge_proxy.api.admin.guardrails import GuardrailEndpoints
+from forge_proxy.api.admin.heuristics import HeuristicEndpoints
 from forge_proxy.api.admin.runs import RunEndpoints
 from forge_proxy.api.admin.sampling import SamplingEndpoints
 from forge_proxy.api.admin.services import AdminServices
@@ -100,6 +101,11 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     guardrails = GuardrailEndpoints(parts.engine)
     add("GET", "/guardrails", guardrails.read, "Show the guardrails")
     add("PATCH", "/guardrails", guardrails.change, "Change guardrails")
+    heuristics = HeuristicEndpoints(parts.engine)
+    path = "/guardrails/heuristics"
+    add("GET", path, heuristics.read, "Show what was learned about the heuristics")
+    add("DELETE", path, heuristics.forget_all, "Reset what was learned")
+    add("DELETE", f"{path}/{{name:path}}", heuristics.forget, "Reset what was learned about one model", _NO_MODEL)
     compaction = CompactionEndpoints(parts.engine)
     add("GET", "/compaction", compaction.read, "Show the compaction policy")
     add("PUT", "/compaction", compaction.choose, "Change the compaction policy")

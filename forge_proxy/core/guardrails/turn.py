@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.fast_dataclass import fast_dataclass
+from forge_proxy.core.guardrails.early_end import Unfinished, find_unfinished
+from forge_proxy.core.guardrails.heuristics import NO_HEURISTICS, ActiveHeuristics, Heuristic
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.core.jsontypes import JsonObject, is_list, is_object
@@ -38,6 +40,10 @@ class Fault(StrEnum):
     """The model server could not parse the model's call and returned an error."""
     LOOP = "loop"
     """The response only repeated itself and was stopped."""
+    REPEATED_CALL = "repeated_call"
+    """A call that was already answered since the user's last message."""
+    EARLY_END = "early_end"
+    """A final answer before the tools that the user asked for were called."""
 
 
 class Outcome(StrEnum):
@@ -88,6 +94,11 @@ class Turn:
     """The conversation as the client sent it, to detect a retry of plain text that only repeats answered calls."""
     last_calls: tuple[ToolCall, ...] = ()
     """The latest failed calls. They are delivered with outcome `exhausted` if all later attempts are empty."""
+    heuristics: ActiveHeuristics = NO_HEURISTICS
+    valid_calls: tuple[ToolCall, ...] = ()
+    """The valid calls that a heuristic retried. They are delivered if no retry returns anything better."""
+    narrowed: tuple[ToolSpec, ...] = ()
+    """The tools to which the model server limits this attempt after a repeated call; empty for no limit."""
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool called `name`, the respond tool included, or None."""
@@ -97,6 +108,10 @@ class Turn:
     def is_respond(self, name: str) -> bool:
         """Whether `name` resolves to the respond tool, in any spelling such as `functions.respond`."""
         return self.respond is not None and resolve_name(name, self.known_names) == self.respond.name
+
+    def is_terminal(self, name: str) -> bool:
+        """Whether a call of the tool called `name` ends the client's task."""
+        return self.is_respond(name)
 
     @property
     def known_names(self) -> tuple[str, ...]:
@@ -126,11 +141,34 @@ class Turn:
 
     @property
     def constrained_tools(self) -> tuple[ToolSpec, ...]:
-        """The tools for constrained decoding if a call is required: on the last retry, or if `constrains_decoding`."""
+        """The tools for constrained decoding: those of a `narrowed` attempt, or if a call is required, all on the last
+        retry or if `constrains_decoding`.
+        """
+        if self.narrowed:
+            return self.narrowed
         last = self.attempt > 1 and self.retries_left == 0
         if not self.requires_call or not (self.constrains_decoding or last):
             return ()
         return tuple(tool for tool in self.tools if self.choice.allows(tool.name))
+
+    @property
+    def ends_in_text(self) -> bool:
+        """Whether plain text may be retried as a final answer that comes too early.
+
+        It ends no task of a client with a terminal tool, and `text_responses: accept` streams it.
+        """
+        has_terminal_tool = any(self.is_terminal(tool.name) for tool in self.tools)
+        return self.policy.text_responses != "accept" and not has_terminal_tool
+
+    def find_unfinished(self, *, counted: bool = False) -> Unfinished | None:
+        """Return what is still to do if a final answer would be retried as too early, None if it would be accepted.
+
+        With `counted`, also if the heuristic is off for the model.
+        """
+        active = self.heuristics.counted if counted else self.heuristics.corrected
+        if Heuristic.EARLY_END not in active or Fault.EARLY_END in self.faults or self.retries_left == 0:
+            return None
+        return find_unfinished(self.messages, self.tools, self.is_terminal)
 
     @property
     def may_retry_text(self) -> bool:
@@ -141,12 +179,19 @@ class Turn:
 
 
 def open_turn(
-    request: ChatRequest, policy: GuardPolicy, *, request_id: str, nudge_text: bool, opens_reasoning: bool = False
+    request: ChatRequest,
+    policy: GuardPolicy,
+    *,
+    request_id: str,
+    nudge_text: bool,
+    opens_reasoning: bool = False,
+    heuristics: ActiveHeuristics = NO_HEURISTICS,
 ) -> Turn | None:
     """Return the first turn of a request; None if there is nothing to guard and the request passes through.
 
     `nudge_text` is the current decision of the text policy for this model, `opens_reasoning` whether its chat template
-    opens a reasoning block. Requests for several choices (`n` > 1) are never retried.
+    opens a reasoning block, `heuristics` those that apply to the request. Requests for several choices (`n` > 1) are
+    never retried.
     """
     switches = policy.enabled
     if not request.tools or request.tool_choice.mode == "none" or not switches.any:
@@ -169,6 +214,7 @@ def open_turn(
         cut_retries_left=min(1, retries),
         messages=request.messages,
         opens_reasoning=opens_reasoning,
+        heuristics=heuristics,
     )
 
 

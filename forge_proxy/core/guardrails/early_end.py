@@ -1,0 +1,62 @@
+"""Finds what is still to do when a final answer arrives: the tools that the user asked for and that were not called.
+
+A final answer is plain text, a call of the respond tool or of a terminal tool. What is still to do depends only on the
+request, so the stream gate knows at the first token whether an answer may have to wait.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.guardrails.asked_tools import find_asked_tools
+from forge_proxy.core.guardrails.conversation import find_user_message, read_answered_calls, read_user_text
+from forge_proxy.core.guardrails.tool_results import is_usable
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.tool_names import resolve_name
+
+_MAX_MESSAGES = 400
+"""Messages at the end of a conversation in which successful calls are looked for."""
+_REFUSED_BY_USER = re.compile(
+    r"\buser\b.{0,40}\b(?:cancel|declin|denied|deny|doesn.?t want|did not (?:allow|approve)|interrupt|refus|reject)"
+    r"|\b(?:cancel|declin|denied|interrupt|refus|reject)\w*\b.{0,20}\bby (?:the )?user\b",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """What is still to do. Without `pending`, any call would do: none has returned a usable result."""
+
+    pending: tuple[str, ...] = ()
+    """The tools that the user asked for and that were not called with success."""
+
+
+def find_unfinished(
+    messages: Sequence[JsonObject], tools: Sequence[ToolSpec], is_terminal: Callable[[str], bool]
+) -> Unfinished | None:
+    """Return what is still to do for the user's last message; None if nothing seems to be.
+
+    A conversation in which the user refused a call is never unfinished: the model should then answer.
+    """
+    user = find_user_message(messages)
+    working = [tool for tool in tools if not is_terminal(tool.name)]
+    if user < 0 or not working:
+        return None
+    names = tuple(tool.name for tool in working)
+    succeeded: set[str | None] = set()
+    failed = False
+    for answered in read_answered_calls(messages, max(user + 1, len(messages) - _MAX_MESSAGES)):
+        if is_usable(answered.result):
+            succeeded.add(resolve_name(answered.call.tool, names))
+        elif _REFUSED_BY_USER.search(answered.result):
+            return None
+        else:
+            failed = True
+    asked = find_asked_tools(read_user_text(messages[user]), working)
+    pending = tuple(name for name in asked.named if name not in succeeded)
+    if pending or (not succeeded and (failed or asked.possible)):
+        return Unfinished(pending)
+    return None
