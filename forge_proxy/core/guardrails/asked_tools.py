@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from forge_proxy.core.chat import ToolSpec
-from forge_proxy.core.guardrails.requests_in_text import find_requests
+from forge_proxy.core.guardrails.requests_in_text import find_requests, select_ends
 
 _DESCRIPTION = 120
 """Characters of a tool's description in which a second word is looked for."""
@@ -45,7 +45,8 @@ _ENDINGS = (
     ("e", "", 4),
 )
 """Endings, what replaces them, and the fewest letters that must precede them."""
-_CACHE_SIZE = 256
+_CACHE_SIZE = 64
+"""Messages whose tools are kept: an answer is examined when it begins and when it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,19 @@ class _ToolWords:
 
 def find_asked_tools(text: str, tools: Iterable[ToolSpec]) -> AskedTools:
     """Return the tools among `tools` that the user asks for."""
+    text = select_ends(text)
+    return _find_asked_tools(text, tuple((tool.name, tool.description[:_DESCRIPTION]) for tool in tools))
+
+
+@lru_cache(_CACHE_SIZE)
+def _find_asked_tools(text: str, tools: tuple[tuple[str, str], ...]) -> AskedTools:
+    known = _read_tools(tools)
+    mentioned = _read_words(text)
+    if not any(tool.words & mentioned for tool in known):
+        return AskedTools()
     named: dict[str, None] = {}
     possible: dict[str, None] = {}
-    known: tuple[_ToolWords, ...] | None = None
     for clause in find_requests(text):
-        known = known or _read_tools(tuple((tool.name, tool.description[:_DESCRIPTION]) for tool in tools))
         words = _read_words(clause)
         scores = {tool: score for tool in known if (score := _score(tool, words))}
         best = max(scores.values(), default=0)
@@ -119,6 +128,7 @@ def _read_words(text: str) -> frozenset[str]:
     return frozenset(_stem(word.lower()) for word in _WORD.findall(text)) - _GENERIC_STEMS
 
 
+@lru_cache(4096)
 def _stem(word: str) -> str:
     """Return the word without its ending: `emails` and `email` are one word, as are `calculator` and `calculate`."""
     for ending, replacement, length in _ENDINGS:

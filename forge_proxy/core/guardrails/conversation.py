@@ -46,15 +46,14 @@ def read_content(content: Json) -> str:
     return "\n".join(text for part in parts if is_object(part) and isinstance(text := part.get("text"), str))
 
 
-def read_calls(message: JsonObject) -> Iterator[ToolCall]:
-    """Yield the calls of a message; malformed ones are skipped."""
-    listed = message.get("tool_calls")
+def read_calls(listed: Json) -> Iterator[tuple[str, str, str]]:
+    """Yield id, name and arguments of the `tool_calls` of a message; malformed ones are skipped."""
     for call in listed if is_list(listed) else ():
         function = call.get("function") if is_object(call) else None
         if is_object(call) and is_object(function):
             name, arguments = function.get("name"), function.get("arguments")
             text = arguments if isinstance(arguments, str) else write(arguments) if is_object(arguments) else "{}"
-            yield ToolCall(name if isinstance(name, str) else "", text, str(call.get("id")))
+            yield str(call.get("id")), name if isinstance(name, str) else "", text
 
 
 def read_answered_calls(messages: Sequence[JsonObject], start: int = 0) -> Iterator[AnsweredCall]:
@@ -65,8 +64,8 @@ def read_answered_calls(messages: Sequence[JsonObject], start: int = 0) -> Itera
     calls: dict[str, tuple[ToolCall, int]] = {}
     for index in range(start, len(messages)):
         message = messages[index]
-        if message.get("tool_calls"):
-            for call in read_calls(message):
-                calls[call.id] = call, index
+        if listed := message.get("tool_calls"):
+            for identity, name, arguments in read_calls(listed):
+                calls[identity] = ToolCall(name, arguments, identity), index
         elif message.get("role") == "tool" and (known := calls.pop(str(message.get("tool_call_id")), None)):
             yield AnsweredCall(known[0], read_content(message.get("content")), known[1])

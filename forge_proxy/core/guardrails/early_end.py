@@ -7,12 +7,12 @@ request, so the stream gate knows at the first token whether an answer may have 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.guardrails.asked_tools import find_asked_tools
-from forge_proxy.core.guardrails.conversation import find_user_message, read_answered_calls, read_user_text
+from forge_proxy.core.guardrails.conversation import find_user_message, read_calls, read_content, read_user_text
 from forge_proxy.core.guardrails.tool_results import is_usable
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.tool_names import resolve_name
@@ -42,21 +42,40 @@ def find_unfinished(
     A conversation in which the user refused a call is never unfinished: the model should then answer.
     """
     user = find_user_message(messages)
-    working = [tool for tool in tools if not is_terminal(tool.name)]
+    working = tuple(tool for tool in tools if not is_terminal(tool.name))
     if user < 0 or not working:
         return None
+    asked = find_asked_tools(read_user_text(messages[user]), working)
     names = tuple(tool.name for tool in working)
-    succeeded: set[str | None] = set()
-    failed = False
-    for answered in read_answered_calls(messages, max(user + 1, len(messages) - _MAX_MESSAGES)):
-        if is_usable(answered.result):
-            succeeded.add(resolve_name(answered.call.tool, names))
-        elif _REFUSED_BY_USER.search(answered.result):
+    pending = list(asked.named)
+    has_result = has_failed = False
+    for name, result in _read_latest_results(messages, max(user + 1, len(messages) - _MAX_MESSAGES)):
+        if has_result and not pending:
+            return None
+        tool = resolve_name(name, names)
+        if has_result and tool not in pending:
+            continue
+        if is_usable(result):
+            has_result = True
+            if tool in pending:
+                pending.remove(tool)
+        elif _REFUSED_BY_USER.search(result):
             return None
         else:
-            failed = True
-    asked = find_asked_tools(read_user_text(messages[user]), working)
-    pending = tuple(name for name in asked.named if name not in succeeded)
-    if pending or (not succeeded and (failed or asked.possible)):
-        return Unfinished(pending)
+            has_failed = True
+    if pending or (not has_result and (has_failed or asked.possible)):
+        return Unfinished(tuple(pending))
     return None
+
+
+def _read_latest_results(messages: Sequence[JsonObject], start: int) -> Iterator[tuple[str, str]]:
+    """Yield the results from message `start` on, the latest first, each with the name of the tool as it was called."""
+    results: dict[str, str] = {}
+    for index in range(len(messages) - 1, start - 1, -1):
+        message = messages[index]
+        if listed := message.get("tool_calls"):
+            for identity, name, _ in read_calls(listed):
+                if identity in results:
+                    yield name, results.pop(identity)
+        elif message.get("role") == "tool":
+            results[str(message.get("tool_call_id"))] = read_content(message.get("content"))

@@ -5,11 +5,14 @@ A heuristic may be mistaken, so `learned_policy` measures whether its correction
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from forge_proxy.core.guardrails.policy import GuardPolicy
+
+Setting: TypeAlias = Literal["auto", "retry", "accept"]
 
 
 class Heuristic(StrEnum):
@@ -36,16 +39,13 @@ class ActiveHeuristics:
 NO_HEURISTICS = ActiveHeuristics()
 
 
-def read_setting(policy: GuardPolicy, heuristic: Heuristic) -> Literal["auto", "retry", "accept"]:
-    """Return what the policy says about a heuristic; `accept` if its corrections are switched off or have no budget."""
+def read_settings(policy: GuardPolicy) -> Mapping[Heuristic, Setting]:
+    """Return what the policy says about each heuristic; `accept` if its corrections are off or have no budget."""
     if not policy.enabled.retry or policy.max_retries == 0:
-        return "accept"
-    match heuristic:
-        case Heuristic.TEXT_RESPONSES if policy.max_text_nudges == 0:
-            return "accept"
-        case Heuristic.TEXT_RESPONSES:
-            return "retry" if policy.text_responses == "nudge" else policy.text_responses
-        case Heuristic.REPEATS:
-            return policy.on_repeat if policy.enabled.repeats else "accept"
-        case Heuristic.EARLY_END:
-            return policy.on_early_end if policy.enabled.early_end else "accept"
+        return dict.fromkeys(Heuristic, "accept")
+    text: Setting = "retry" if policy.text_responses == "nudge" else policy.text_responses
+    return {
+        Heuristic.TEXT_RESPONSES: text if policy.max_text_nudges else "accept",
+        Heuristic.REPEATS: policy.on_repeat if policy.enabled.repeats else "accept",
+        Heuristic.EARLY_END: policy.on_early_end if policy.enabled.early_end else "accept",
+    }

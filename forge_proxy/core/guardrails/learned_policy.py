@@ -19,7 +19,7 @@ from forge_proxy.core.guardrails.conversation import find_user_message
 from forge_proxy.core.guardrails.correction_log import Correction, CorrectionLog, read_words
 from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.heuristic_record import HeuristicRecord
-from forge_proxy.core.guardrails.heuristics import ActiveHeuristics, Heuristic, read_setting
+from forge_proxy.core.guardrails.heuristics import ActiveHeuristics, Heuristic, read_settings
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.repeated_calls import is_repeated
 from forge_proxy.core.guardrails.tool_results import is_usable
@@ -63,16 +63,21 @@ class LearnedPolicy:
         Records the results that the messages carry first: they decide as well.
         """
         excluded = self._record_results(model or "", messages)
-        counted = frozenset(each for each in Heuristic if read_setting(policy, each) != "accept") - excluded
-        return ActiveHeuristics(
-            counted, frozenset(each for each in counted if self._should_correct(policy, model, each))
-        )
+        settings = read_settings(policy)
+        counted = [each for each, setting in settings.items() if setting != "accept" and each not in excluded]
+        records = self._records.get(model or "", {})
+        corrected = [
+            each
+            for each in counted
+            if settings[each] == "retry" or (record := records.get(each)) is None or record.should_correct()
+        ]
+        return ActiveHeuristics(frozenset(counted), frozenset(corrected))
 
     def effective_setting(
         self, policy: GuardPolicy, model: str | None, heuristic: Heuristic
     ) -> Literal["retry", "accept"]:
         """Return how cases of a heuristic are handled, apart from the few that are still corrected."""
-        setting = read_setting(policy, heuristic)
+        setting = read_settings(policy)[heuristic]
         if setting == "auto":
             return "accept" if self.record_of(model, heuristic).is_off else "retry"
         return setting
@@ -121,10 +126,6 @@ class LearnedPolicy:
             else:
                 del self._records[name]
         self._log.forget(model, heuristics)
-
-    def _should_correct(self, policy: GuardPolicy, model: str | None, heuristic: Heuristic) -> bool:
-        setting = read_setting(policy, heuristic)
-        return self.record_of(model, heuristic).should_correct() if setting == "auto" else setting == "retry"
 
     def _update(self, model: str, heuristic: Heuristic, record: HeuristicRecord) -> None:
         self._records[model] = {**self._records.get(model, {}), heuristic: record}

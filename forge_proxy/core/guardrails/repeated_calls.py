@@ -10,25 +10,27 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from forge_proxy.core.guardrails.conversation import (
     AnsweredCall,
     find_user_message,
     read_answered_calls,
-    read_calls,
     read_user_text,
 )
 from forge_proxy.core.guardrails.tool_results import ResultKind, is_usable, read_kind
-from forge_proxy.core.jsontypes import Json, JsonObject, is_object, write
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.tool_names import resolve_name
 
-_MAX_MESSAGES = 400
+_MAX_MESSAGES = 200
 """Messages at the end of a conversation in which an equal call is looked for."""
 _MAX_POLLS = 2_000
 """Messages in which equal calls with different results are looked for."""
 _MAX_DIFFERENCE = 64
 """Characters by which the texts of equal arguments may differ: white space, escapes, nulls."""
+_SHORT, _CACHE_SIZE = 512, 4096
+"""Characters of arguments whose normalized text is cached, and the number of them."""
 _PATIENCE = 3
 """Times that a call may be repeated whose result may pass."""
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -79,9 +81,15 @@ def is_repeated(call: ToolCall, messages: Sequence[JsonObject], names: tuple[str
     """Whether the conversation has an equal call since the user's last message. Nearly always false, so it is fast."""
     for index in range(len(messages) - 1, max(len(messages) - _MAX_MESSAGES, 0) - 1, -1):
         message = messages[index]
-        if message.get("tool_calls"):
-            if any(_is_of(each, call.tool, names) and _equals(call, each) for each in read_calls(message)):
-                return True
+        listed = message.get("tool_calls")
+        if listed:
+            for each in listed if is_list(listed) else ():
+                function = each.get("function") if is_object(each) else None
+                if not is_object(function) or not _is_of(function.get("name"), call.tool, names):
+                    continue
+                arguments = function.get("arguments")
+                if _equals(call.arguments, arguments if isinstance(arguments, str) else write(arguments)):
+                    return True
         elif message.get("role") == "user" and read_user_text(message):
             return False
     return False
@@ -89,8 +97,12 @@ def is_repeated(call: ToolCall, messages: Sequence[JsonObject], names: tuple[str
 
 def normalize_arguments(text: str) -> str:
     """Return the text that equal arguments share: equal values as JSON, and no null is the same as a null."""
+    return _normalize_short(text) if len(text) <= _SHORT else _normalize(text)
+
+
+def _normalize(text: str) -> str:
     try:
-        value: Json = json.loads(text or "{}", parse_float=_number)
+        value: Json = _DECODER.decode(text or "{}")
     except (ValueError, RecursionError):
         return text
     if is_object(value):
@@ -98,11 +110,15 @@ def normalize_arguments(text: str) -> str:
     return json.dumps(value, sort_keys=True)
 
 
+_normalize_short = lru_cache(_CACHE_SIZE)(_normalize)
+"""Each request contains the calls of the one before."""
+
+
 def _find_repeated(
     call: ToolCall, messages: Sequence[JsonObject], start: int, names: tuple[str, ...]
 ) -> RepeatedCall | None:
     answered = list(read_answered_calls(messages, start))
-    equal = [each for each in answered if _is_of(each.call, call.tool, names) and _equals(call, each.call)]
+    equal = [each for each in answered if _is_same(each.call, call, names)]
     if not equal:
         return None
     latest = equal[-1]
@@ -116,13 +132,17 @@ def _find_repeated(
     return RepeatedCall(call, latest.result)
 
 
-def _equals(call: ToolCall, other: ToolCall) -> bool:
-    """Whether two calls of a tool have equal arguments."""
-    if call.arguments == other.arguments:
+def _is_same(earlier: ToolCall, call: ToolCall, names: tuple[str, ...]) -> bool:
+    return _is_of(earlier.tool, call.tool, names) and _equals(earlier.arguments, call.arguments)
+
+
+def _equals(arguments: str, others: str) -> bool:
+    """Whether two texts contain equal arguments."""
+    if arguments == others:
         return True
-    if abs(len(call.arguments) - len(other.arguments)) > _MAX_DIFFERENCE:
+    if abs(len(arguments) - len(others)) > _MAX_DIFFERENCE:
         return False
-    return normalize_arguments(call.arguments) == normalize_arguments(other.arguments)
+    return normalize_arguments(arguments) == normalize_arguments(others)
 
 
 def _has_changed(call: ToolCall, later: Sequence[AnsweredCall]) -> bool:
@@ -136,7 +156,7 @@ def _is_polled(call: ToolCall, messages: Sequence[JsonObject], names: tuple[str,
     """Whether equal calls of the tool returned different results."""
     results: dict[str, str] = {}
     for each in read_answered_calls(messages):
-        if _is_of(each.call, call.tool, names):
+        if _is_of(each.call.tool, call.tool, names):
             key = normalize_arguments(each.call.arguments)
             if results.setdefault(key, each.result) != each.result:
                 return True
@@ -147,8 +167,10 @@ def _find_start(messages: Sequence[JsonObject]) -> int:
     return max(find_user_message(messages) + 1, len(messages) - _MAX_MESSAGES)
 
 
-def _is_of(call: ToolCall, name: str, names: tuple[str, ...]) -> bool:
-    return call.tool == name or (call.tool not in names and resolve_name(call.tool, names) == name)
+def _is_of(called: Json, name: str, names: tuple[str, ...]) -> bool:
+    if called == name or called in names:
+        return called == name
+    return isinstance(called, str) and resolve_name(called, names) == name
 
 
 def _words(name: str) -> frozenset[str]:
@@ -165,3 +187,6 @@ def _number(word: str) -> int | float:
     """Parse a number so that 1 and 1.0 are equal, as in JSON."""
     number = float(word)
     return int(number) if number.is_integer() else number
+
+
+_DECODER = json.JSONDecoder(parse_float=_number)

@@ -84,10 +84,15 @@ _NEGATION = re.compile(
 )
 
 
+def select_ends(text: str) -> str:
+    """Return the parts of a message that are read."""
+    if len(text) <= _MAX_BEGINNING + _MAX_END:
+        return text
+    return f"{text[:_MAX_BEGINNING]}\n{text[-_MAX_END:]}"
+
+
 def find_requests(text: str) -> Iterator[str]:
     """Yield the clauses that ask for something, without conditional and negated ones."""
-    if len(text) > _MAX_BEGINNING + _MAX_END:
-        text = f"{text[:_MAX_BEGINNING]}\n{text[-_MAX_END:]}"
     for sentence in _SENTENCE.split(_CITED.sub(" ", text)):
         if not _asks(sentence):
             continue

@@ -55,6 +55,15 @@ _UNDER_WAY = re.compile(
 )
 
 
+_TRIGGERS = (
+    "again", "busy", "code", "connection", "deadlock", "den", "err", "exce", "exist", "exit", "fail", "later", "lock",
+    "no such", "not", "ok", "outcome", "out", "overload", "pending", "process", "progress", "queued", "rate", "refus",
+    "reject", "result", "running", "scheduled", "starting", "stat", "success", "succeed", "tempor", "throttl",
+    "too many", "unavail", "waiting",
+)  # fmt: skip
+"""Nearly all results contain none of these, and then match none of the patterns but `_BEGINNING`."""
+
+
 class ResultKind(Enum):
     """The kind of a tool's result."""
 
@@ -69,12 +78,19 @@ class ResultKind(Enum):
 def read_kind(result: str) -> ResultKind:
     """Return the kind of a result, read from its text as the model reads it."""
     head, is_short = result[:_HEAD].strip(), len(result) <= _SHORT
-    if _BEGINNING.match(head) or _FIELD.search(head) or (is_short and _MESSAGE.search(head)):
+    begins_as_error = _BEGINNING.match(head)
+    if not begins_as_error and not _has_trigger(head.lower()):
+        return ResultKind.OK
+    if begins_as_error or _FIELD.search(head) or (is_short and _MESSAGE.search(head)):
         is_transient = _TRANSIENT.search(head) or _TRANSIENT_ERROR.search(head)
         return ResultKind.TRANSIENT if is_transient else ResultKind.ERROR
     if is_short and _TRANSIENT.search(head):
         return ResultKind.TRANSIENT
     return ResultKind.UNDER_WAY if is_short and _UNDER_WAY.search(head) else ResultKind.OK
+
+
+def _has_trigger(text: str) -> bool:
+    return any(trigger in text for trigger in _TRIGGERS)
 
 
 def is_usable(result: str) -> bool:
