@@ -7,7 +7,7 @@ request, so the stream gate knows at the first token whether an answer may have 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from forge_proxy.core.chat import ToolSpec
@@ -35,14 +35,14 @@ class Unfinished:
 
 
 def find_unfinished(
-    messages: Sequence[JsonObject], tools: Sequence[ToolSpec], is_terminal: Callable[[str], bool]
+    messages: Sequence[JsonObject], tools: Sequence[ToolSpec], terminal: Collection[str]
 ) -> Unfinished | None:
-    """Return what is still to do for the user's last message; None if nothing seems to be.
+    """Return what is still to do for the user's last message before a tool in `terminal`; None if nothing seems to be.
 
     A conversation in which the user refused a call is never unfinished: the model should then answer.
     """
     user = find_user_message(messages)
-    working = tuple(tool for tool in tools if not is_terminal(tool.name))
+    working = tuple(tool for tool in tools if tool.name not in terminal)
     if user < 0 or not working:
         return None
     asked = find_asked_tools(read_user_text(messages[user]), working)

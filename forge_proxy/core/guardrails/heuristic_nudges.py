@@ -58,7 +58,7 @@ def _describe_failure(turn: Turn, repeated: RepeatedCall) -> str:
 
 
 def _working_names(turn: Turn) -> list[str]:
-    return [name for name in turn.callable_names if not turn.is_terminal(name)]
+    return [name for name in turn.callable_names if name not in turn.terminal_names]
 
 
 def _quote(result: str) -> str:

@@ -83,7 +83,7 @@ def narrow_tools(turn: Turn, repeated: RepeatedCall) -> tuple[ToolSpec, ...]:
     """
     allowed = [tool for tool in turn.tools if turn.choice.allows(tool.name)]
     offered = (*allowed, turn.respond) if turn.respond else tuple(allowed)
-    may_end = turn.requires_call or any(turn.is_terminal(tool.name) for tool in offered)
+    may_end = turn.requires_call or any(tool.name in turn.terminal_names for tool in offered)
     if not turn.policy.enabled.rescue or not may_end:
         return ()
     if not repeated.failed:

@@ -109,9 +109,14 @@ class Turn:
         """Whether `name` resolves to the respond tool, in any spelling such as `functions.respond`."""
         return self.respond is not None and resolve_name(name, self.known_names) == self.respond.name
 
+    @property
+    def terminal_names(self) -> tuple[str, ...]:
+        """The names of the tools whose calls end the client's task."""
+        return (self.respond.name,) if self.respond else ()
+
     def is_terminal(self, name: str) -> bool:
-        """Whether a call of the tool called `name` ends the client's task."""
-        return self.is_respond(name)
+        """Whether a call of `name`, in any spelling, ends the client's task."""
+        return bool(self.terminal_names) and resolve_name(name, self.known_names) in self.terminal_names
 
     @property
     def known_names(self) -> tuple[str, ...]:
@@ -157,7 +162,8 @@ class Turn:
 
         It ends no task of a client with a terminal tool, and `text_responses: accept` streams it.
         """
-        has_terminal_tool = any(self.is_terminal(tool.name) for tool in self.tools)
+        terminal = self.terminal_names
+        has_terminal_tool = any(tool.name in terminal for tool in self.tools)
         return self.policy.text_responses != "accept" and not has_terminal_tool
 
     def find_unfinished(self, *, counted: bool = False) -> Unfinished | None:
@@ -168,7 +174,7 @@ class Turn:
         active = self.heuristics.counted if counted else self.heuristics.corrected
         if Heuristic.EARLY_END not in active or Fault.EARLY_END in self.faults or self.retries_left == 0:
             return None
-        return find_unfinished(self.messages, self.tools, self.is_terminal)
+        return find_unfinished(self.messages, self.tools, self.terminal_names)
 
     @property
     def may_retry_text(self) -> bool:

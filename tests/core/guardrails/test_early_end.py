@@ -129,7 +129,7 @@ def unfinished(family: str, text: Any, *more: JsonDict) -> tuple[str, ...] | Non
     """The tools still to call, empty for any; None if nothing is to do. `finish` is a terminal tool."""
     tools = [ToolSpec(name, True, description) for name, description in TOOLS[family].items()]
     tools.append(ToolSpec("finish_order", True, "Finish the task"))
-    found = find_unfinished([{"role": "user", "content": text}, *more], tools, lambda name: name == "finish_order")
+    found = find_unfinished([{"role": "user", "content": text}, *more], tools, ["finish_order"])
     return None if found is None else found.pending
 
 
