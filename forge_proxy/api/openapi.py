@@ -52,7 +52,7 @@ FORGE_HEADERS: dict[str, Any] = {
 """The headers of each response of the engine."""
 FORGE_PARAMETERS: list[dict[str, Any]] = [
     {"name": "x-forge-guardrails", "in": "header", "required": False, "schema": {"type": "string"},
-     "description": "`off`, `on`, or a list of respond, rescue, validate, retry, loops."},
+     "description": "`off`, `on`, or a list of respond, rescue, validate, retry, loops, repeats, early_end."},
     {"name": "x-request-id", "in": "header", "required": False, "schema": {"type": "string"},
      "description": "The client's own request id; it appears in the response and the logs."},
 ]  # fmt: skip

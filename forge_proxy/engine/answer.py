@@ -26,9 +26,10 @@ from forge_proxy.core.guardrails import (
 )
 from forge_proxy.core.guardrails.attempt import FinishedAttempt
 from forge_proxy.core.guardrails.client_history import ClientHistory, ToolSetRecord
+from forge_proxy.core.guardrails.heuristics import Heuristic
+from forge_proxy.core.guardrails.learned_policy import LearnedPolicy
 from forge_proxy.core.guardrails.report import Report, summary_of
 from forge_proxy.core.guardrails.retry_history import RetryHistory
-from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.usage import ESTIMATED, TokenUsage, estimate_usage
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.queueing import FairQueue
@@ -82,13 +83,13 @@ class Engine:
         self.budgets = config.budgets or Budgets(backend, clock, observe)
         self.fitting = ContextFitter(self.budgets, self._backend.count_tokens, observe, config.compaction)
         self.sampling = config.sampling or Sampling(observe)
-        self.text_history = TextResponseHistory()
+        self.learned = LearnedPolicy()
         self.client_history = ClientHistory()
         self.retry_history = RetryHistory()
         self.turns = config.turns
         self._changes = ShieldedTasks()
         self._deps = EngineDeps(
-            self._backend, self.fitting, self.text_history, config.reader, observe, self.turns, memory=config.memory,
+            self._backend, self.fitting, self.learned, config.reader, observe, self.turns, memory=config.memory,
             retry_history=self.retry_history,
         )  # fmt: skip
         self.capabilities = Capabilities(backend, self._backend, config.dialect, config.cards)
@@ -234,10 +235,12 @@ class Engine:
     ) -> AsyncGenerator[AnswerEvent]:
         """Respond to an admitted request: with guardrails if it offers tools, otherwise by relaying."""
         record = self.client_history.record_request(request, self._clock.now())
+        heuristics = self.learned.select_heuristics(policy, model.served, request.messages)
         turn = open_turn(
             request, policy, request_id=session.request_id,
-            nudge_text=self.text_history.should_nudge(policy, model.served),
-            opens_reasoning=self.text_history.opens_reasoning(model.served),
+            nudge_text=Heuristic.TEXT_RESPONSES in heuristics.corrected,
+            opens_reasoning=self.learned.opens_reasoning(model.served),
+            heuristics=heuristics,
             unanswered=record.find_unanswered_tools(),
         )  # fmt: skip
         if turn is not None:
@@ -270,7 +273,7 @@ class Engine:
             yield chunk
         yield Chunk(usage=usage)
         for answer in finished.answers:
-            self.text_history.record_answer(call.model.served, turn.faults, answer)
+            self.learned.record_answer(call.model.served, turn, answer)
         record.record_answers(turn, finished.answers)
         report = Report.of_answers(turn, finished.answers, runner.spent.tokens)
         further = (*runner.interventions, ESTIMATED) if is_estimated else runner.interventions

@@ -185,7 +185,7 @@ class AttemptRunner:
         if exchange.usage is not None:
             self.spent.add(exchange.usage, corrected=bool(turn.added))
         extractions = await parse_replies(turn, attempt.replies(), deps.thorough, deps.turns)
-        deps.text_history.record_extractions(self._model.served, extractions)
+        deps.learned.record_extractions(self._model.served, extractions)
         verdict = await self._judge_and_record(exchange.call, extractions)
         needs_room = self._room is not None or (isinstance(verdict, Retry) and verdict.fault is Fault.CUT)
         if isinstance(verdict, Retry) and needs_room and exchange.usage is not None:

@@ -15,8 +15,8 @@ from typing import TypeAlias
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import BackendFault, ContextOverflow
 from forge_proxy.core.guardrails import Intervention
+from forge_proxy.core.guardrails.learned_policy import LearnedPolicy
 from forge_proxy.core.guardrails.retry_history import RetryHistory
-from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.admission import Slot
@@ -37,7 +37,7 @@ class EngineDeps:
 
     backend: CompatibleBackend
     fitting: ContextFitter
-    text_history: TextResponseHistory
+    learned: LearnedPolicy
     thorough: ThoroughReader | None
     observe: Observer
     turns: LoopTurns = field(default_factory=LoopTurns)

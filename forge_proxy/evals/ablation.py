@@ -28,6 +28,10 @@ class Ablation:
     validates: bool = True
     """Whether calls are validated and repaired before they reach a tool."""
     loops: bool = True
+    repeats: bool = True
+    """Whether a call that was already answered is retried."""
+    early_end: bool = True
+    """Whether a final answer before the tools that the user asked for were called is retried."""
     max_retries: int = 3
     steps: bool = True
     """Whether required steps and prerequisites are enforced."""
@@ -45,6 +49,8 @@ class Ablation:
             "validate": self.validates,
             "retry": self.max_retries > 0,
             "loops": self.loops,
+            "repeats": self.repeats,
+            "early_end": self.early_end,
         }
         return Switches.model_validate(switches)
 
@@ -71,6 +77,8 @@ _ALL = (
         rescue=False,
         validates=False,
         loops=False,
+        repeats=False,
+        early_end=False,
         max_retries=0,
         steps=False,
         max_tool_errors=0,

@@ -34,7 +34,7 @@ async def test_an_unknown_switch_is_a_400_that_lists_them() -> None:
     assert answer.status == 400
     assert answer.error is not None
     assert answer.error["param"] == "header x-forge-guardrails"
-    assert "respond, rescue, validate, retry, loops" in answer.error["message"]
+    assert "respond, rescue, validate, retry, loops, repeats, early_end" in answer.error["message"]
 
 
 @both

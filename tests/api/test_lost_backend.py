@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from forge_proxy.core.errors import BackendDown, BackendLost, BackendNotReady, BackendTimeout
-from forge_proxy.core.guardrails import FinalAnswer, Outcome
-from forge_proxy.core.guardrails.text_history import TextResponseHistory
+from forge_proxy.core.guardrails import FinalAnswer, GuardPolicy, Outcome, open_turn
+from forge_proxy.core.guardrails.learned_policy import LearnedPolicy
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.engine.events import Event, LostResponseRetried
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import chat
 
@@ -104,9 +106,11 @@ async def test_the_error_of_a_retry_is_returned_if_nothing_earlier_can_be_delive
 
 
 async def test_nothing_is_learned_of_a_model_from_a_retry_that_failed() -> None:
-    figures = TextResponseHistory()
+    figures = LearnedPolicy()
     settled = FinalAnswer("sunny", (), "stop", Outcome.RETRIED, 2, is_before_failed_retry=True)
 
-    figures.record_answer("m", (Fault.TEXT,), settled)
+    turn = open_turn(decode_request(GUARDED), GuardPolicy(), request_id="r", nudge_text=True)
+    assert turn is not None
+    figures.record_answer("m", replace(turn, faults=(Fault.TEXT,)), settled)
 
     assert figures.records == {}

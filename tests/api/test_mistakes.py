@@ -29,7 +29,7 @@ PARIS_TEXT = json.dumps(PARIS)
 RIGHT = Said(calls=(("get_weather", PARIS_TEXT),))
 ASK: JsonDict = {
     "model": "scripted",
-    "messages": [{"role": "user", "content": "Please get the weather with city Paris and days 3."}],
+    "messages": [{"role": "user", "content": "Paris, for 3 days."}],
     "tools": [WEATHER],
 }
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

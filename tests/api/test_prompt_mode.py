@@ -20,7 +20,7 @@ from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
 
 JsonDict = dict[str, Any]
-USER: JsonDict = {"role": "user", "content": "Weather in Oslo?"}
+USER: JsonDict = {"role": "user", "content": "Oslo?"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL: JsonDict = {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA}}
 REFUSAL = Said(status=400, body={"error": {"message": "library/x does not support tools"}})

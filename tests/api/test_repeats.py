@@ -73,13 +73,6 @@ async def test_a_repeated_call_beside_a_new_one_is_dropped(stream: bool) -> None
 
 
 @both
-async def test_a_repeated_call_without_a_retry_of_text_is_delivered(stream: bool) -> None:
-    answer = await chat([RIGHT], asked_before(), stream=stream)
-
-    assert answer.calls == [("get_weather", PARIS)]
-
-
-@both
 async def test_a_message_beside_the_repeated_call_is_the_text(stream: bool) -> None:
     said = Said(calls=(*respond("Still sunny.").calls, ("get_weather", PARIS_TEXT)))
 

@@ -194,7 +194,7 @@ async def test_drafts_never_hold_up_a_change_of_the_model() -> None:
 
     first = asyncio.create_task(ask(engine))
     await backend.begun.wait()
-    async with admission.paused():
+    async with admission.pause():
         assert engine.queue.running == 1
     backend.let_go.set()
 

@@ -13,7 +13,7 @@ from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard, ResolvedMod
 from forge_proxy.core.dialect import AS_SENT
 from forge_proxy.core.errors import BackendBroke, BackendFault, BackendTimeout, ContextOverflow
 from forge_proxy.core.guardrails import GuardPolicy, open_turn
-from forge_proxy.core.guardrails.text_history import TextResponseHistory
+from forge_proxy.core.guardrails.learned_policy import LearnedPolicy
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import CallDelta, Chunk, Delta, PromptProgress
 from forge_proxy.engine.admission import Admission
@@ -65,7 +65,7 @@ def session_with(backend: Script, heard: list[Event] | None = None) -> BackendSe
     observe = (heard if heard is not None else []).append
     requests = CompatibleBackend(backend, observe, AS_SENT)
     fitting = ContextFitter(Budgets(backend, StillClock(), observe), requests.count_tokens, observe)
-    deps = EngineDeps(requests, fitting, TextResponseHistory(), None, observe)
+    deps = EngineDeps(requests, fitting, LearnedPolicy(), None, observe)
     return BackendSession(deps, Admission(backend, StillClock(), observe).slot("client"), "r")
 
 

@@ -184,10 +184,10 @@ def test_an_unknown_preset_is_rejected(names: list[str], surfaces: list[str], to
 @pytest.mark.parametrize(
     ("preset", "header"),
     [
-        ("reforged", "respond,rescue,validate,retry,loops"),
+        ("reforged", "respond,rescue,validate,retry,loops,repeats,early_end"),
         ("bare", "off"),
-        ("no_nudge", "respond,rescue,validate,loops"),
-        ("no_respond", "rescue,validate,retry,loops"),
+        ("no_nudge", "respond,rescue,validate,loops,repeats,early_end"),
+        ("no_respond", "rescue,validate,retry,loops,repeats,early_end"),
     ],
 )
 def test_the_header_selects_the_guardrails_of_the_proxy(preset: str, header: str) -> None:

@@ -22,7 +22,12 @@ _FOLDER = Path(__file__).parent / "recorded"
 def run_transcript(transcript: Transcript) -> JsonDict:
     """What comes of each exchange, by its name."""
     with TemporaryDirectory() as state, scripted_server() as server:
-        settings = {"XDG_STATE_HOME": state, "FORGE_PROXY_BACKEND__API_KEY": "sk-backend", **transcript.settings}
+        settings = {
+            "XDG_STATE_HOME": state,
+            "FORGE_PROXY_BACKEND__API_KEY": "sk-backend",
+            "FORGE_PROXY_GUARDRAILS__ON_EARLY_END": transcript.early_end,
+            **transcript.settings,
+        }
         options = ("--backend", transcript.kind, "--backend-url", server.url, "--model", "scripted")
         with daemon(*options, env=settings) as proxy, httpx.Client(base_url=proxy.url, timeout=30) as client:
             done: JsonDict = {}

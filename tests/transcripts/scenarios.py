@@ -41,11 +41,14 @@ class Transcript:
     kind: Kind = "openai"
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables of the daemon, in addition to its backend."""
+    early_end: Literal["accept", "auto"] = "accept"
+    """`guardrails.on_early_end`: most replies end the task before its tool is called."""
 
 
 def _chat(name: str, said: str, body: JsonDict, *, stream: bool, headers: Mapping[str, str] | None = None) -> Exchange:
     asked = {**body, "stream": True, "stream_options": {"include_usage": True}} if stream else body
-    return Exchange(name, openai_replies(SEQUENCES[said], stream=True), asked, headers=headers or {})
+    replies = {**SEQUENCES, **_TWICE}[said]
+    return Exchange(name, openai_replies(replies, stream=True), asked, headers=headers or {})
 
 
 def _unguarded(said: str, *, stream: bool) -> Exchange:
@@ -54,6 +57,7 @@ def _unguarded(said: str, *, stream: bool) -> Exchange:
     return Exchange(f"{said}, {form}", openai_replies(SEQUENCES[said], stream=stream), body)
 
 
+_TWICE = {"native call twice": (NATIVE, NATIVE)}
 _ONLY_TIME: JsonDict = {"type": "function", "function": {"name": "get_time"}}
 _IMAGE: JsonDict = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 _FORMS = ((False, "whole"), (True, "streamed"))
@@ -82,7 +86,7 @@ _OPTIONS: dict[str, tuple[str, JsonDict]] = {
         },
     ),
     "a repeated call": (
-        "native call",
+        "native call twice",
         {
             "messages": [
                 USER,
@@ -186,7 +190,8 @@ def _admin() -> Transcript:
     history = [USER, *({"role": "assistant", "content": "x" * 4000}, {"role": "user", "content": "y" * 4000}) * 5]
     return Transcript(
         "admin",
-        (
+        early_end="auto",
+        exchanges=(
             _get("/v1/models"), _get("/v1/models/scripted"), _get("/v1/models/unknown"), _get("/"), _get("/health"),
             _get("/healthz"), _get("/readyz"), _get("/nowhere"), _get("/v1/chat/completion"),
             *(_get(f"{admin}/{name}") for name in reads),

@@ -13,6 +13,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.compaction import NoCompact
 from forge_proxy.core.guardrails import Switches
+from forge_proxy.core.guardrails.policy import SWITCHES
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
@@ -340,7 +341,7 @@ async def test_each_call_has_its_own_key_which_is_the_same_after_a_resume() -> N
 
 
 async def test_calls_reach_the_tools_unchanged_if_they_are_not_validated() -> None:
-    off = Switches.model_validate(dict.fromkeys(("respond", "rescue", "validate", "retry", "loops"), False))
+    off = Switches.model_validate(dict.fromkeys(SWITCHES, False))
     script = [calls("lok"), [ToolCall("look", '{"city": Oslo}')], calls("look", town="Oslo"), calls("finish")]
 
     result, messages = await run(

@@ -23,6 +23,8 @@ class SwitchesChange(BaseModel):
     validate_calls: bool = Field(default=True, alias="validate")
     retry: bool = True
     loops: bool = True
+    repeats: bool = True
+    early_end: bool = True
 
 
 class GuardrailsChange(BaseModel):
@@ -47,6 +49,8 @@ class GuardrailsChange(BaseModel):
         BeforeValidator(read_switch, json_schema_input_type=Literal["off", "report", "retry", False]),
     ] = "off"
     retry_temperature: Literal["auto", "unset"] | Annotated[float, Field(ge=0, le=2)] = "auto"
+    on_repeat: Literal["auto", "retry", "accept"] = "auto"
+    on_early_end: Literal["auto", "retry", "accept"] = "auto"
 
 
 class GuardrailsInfo(GuardPolicy):

@@ -15,6 +15,7 @@ from forge_proxy.api.admin.clients import ClientEndpoints
 from forge_proxy.api.admin.compaction import CompactionEndpoints
 from forge_proxy.api.admin.former_names import FormerName
 from forge_proxy.api.admin.guardrails import GuardrailEndpoints
+from forge_proxy.api.admin.heuristics import HeuristicEndpoints
 from forge_proxy.api.admin.retries import RetryEndpoints
 from forge_proxy.api.admin.runs import RunEndpoints
 from forge_proxy.api.admin.sampling import SamplingEndpoints
@@ -105,6 +106,11 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     clients = ClientEndpoints(parts.engine, parts.clock)
     add("GET", "/guardrails/clients", clients.read, "Show how clients end their tasks")
     add("DELETE", "/guardrails/clients", clients.forget, "Reset what is known about clients")
+    heuristics = HeuristicEndpoints(parts.engine)
+    path = "/guardrails/heuristics"
+    add("GET", path, heuristics.read, "Show what was learned about the heuristics")
+    add("DELETE", path, heuristics.forget_all, "Reset what was learned")
+    add("DELETE", f"{path}/{{name:path}}", heuristics.forget, "Reset what was learned about one model", _NO_MODEL)
     compaction = CompactionEndpoints(parts.engine)
     add("GET", "/compaction", compaction.read, "Show the compaction policy")
     add("PUT", "/compaction", compaction.choose, "Change the compaction policy")

@@ -10,7 +10,6 @@ from typing import NoReturn
 from forge_proxy.cli.rescue import InputError
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
-from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.jsontypes import DECODER, Json, JsonObject, is_list, is_object, kind_of
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
@@ -51,8 +50,7 @@ def read_turn(file: Path | None) -> Turn:
     except InvalidRequest as error:
         raise InputError(f"{file}: {_path_in_file(error.at, tools, whole=is_list(written))}: {error.why}") from error
     policy = GuardPolicy()
-    nudge_text = TextResponseHistory().should_nudge(policy, "")
-    turn = open_turn(request, policy, request_id="rescue", nudge_text=nudge_text)
+    turn = open_turn(request, policy, request_id="rescue", nudge_text=True)
     if turn is None:
         _refuse_unguarded(file, tools)
     return turn

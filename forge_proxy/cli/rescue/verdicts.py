@@ -66,5 +66,9 @@ def _reason_for(fault: Fault) -> str:
             return "a call that the model server could not parse"
         case Fault.LOOP:
             return "the model repeats itself"
+        case Fault.REPEATED_CALL:
+            return "a call that was already answered"
+        case Fault.EARLY_END:
+            return "a final answer before the tools that the user asked for were called"
         case _:
             assert_never(fault)

@@ -59,6 +59,7 @@ class Case:
             faults=(*turn.faults, fault),
             added=(*turn.added, *added),
             first_text=turn.first_text or (self.extraction.text if fault is Fault.TEXT else None),
+            narrowed=(),
             last_calls=select_deliverable(turn, self.extraction) or turn.last_calls,
         )
         if problem is not None:

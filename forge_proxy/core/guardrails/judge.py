@@ -9,11 +9,12 @@ from dataclasses import replace
 from forge_proxy.core.guardrails.case import Case, join_text, select_readable
 from forge_proxy.core.guardrails.extraction import Extraction, extract
 from forge_proxy.core.guardrails.judge_calls import judge_calls
+from forge_proxy.core.guardrails.judge_heuristics import assess_end
 from forge_proxy.core.guardrails.judge_text import give_up_cut, judge_loop, judge_text
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.respond import MessageDecoder, read_message
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
-from forge_proxy.core.guardrails.verdict import FinalAnswer, Intervention, Retry, Verdict
+from forge_proxy.core.guardrails.verdict import FinalAnswer, GiveUp, Intervention, Retry, Verdict
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
 
@@ -26,13 +27,21 @@ def judge(
     `extraction` is the extraction from the reply, if there is one already. `loops` are the parts of it that only repeat
     themselves; with `on_loop: cut` the reply ends there.
     """
-    extraction = extraction or extract(turn, reply)
+    verdict = _judge(turn, reply, sent_text, extraction or extract(turn, reply), loops)
+    if isinstance(verdict, GiveUp) and turn.valid_calls and not sent_text:
+        retried = Intervention(Outcome.RETRIED, turn.valid_calls[0].tool, "delivered the call before a failed retry")
+        return Case(turn, Reply(finish="stop"), Extraction("", ()), "").accept(None, turn.valid_calls, (retried,))
+    return verdict
+
+
+def _judge(turn: Turn, reply: Reply, sent_text: str, extraction: Extraction, loops: Sequence[Loop]) -> Verdict:
     if loops:
         loop_reports = tuple(Intervention(Outcome.CLEAN, "", str(loop)) for loop in loops)
         if turn.policy.on_loop == "cut" and not select_readable(turn, reply.calls):
             # Calls inside repeating text are ignored: the model does not intend that many.
             return judge_loop(Case(turn, reply, Extraction(reply.text or "", (), loop_reports), sent_text))
         extraction = replace(extraction, interventions=(*extraction.interventions, *loop_reports))
+    made = extraction.calls
     message, calls, is_cut = _split(turn, extraction, reply, sent_text)
     if not turn.parallel:
         calls = calls[:1]
@@ -45,13 +54,14 @@ def judge(
             return give_up_cut(case, message)
         if reply.calls and not is_cut and reply.finish == "length":  # the message was complete at the limit
             case = replace(case, reply=replace(reply, finish="stop"))
-        return case.accept(join_text(sent_text, extraction.text, message), ())
+        assessment = assess_end(case, message, _with_ids(turn, made))
+        return assessment.retry or assessment.accept(case.accept(join_text(sent_text, extraction.text, message), ()))
     return judge_text(case)
 
 
 def without_corrections(turn: Turn) -> Turn:
     """Return the turn without failed responses and corrections, for a retry if they do not fit into the window."""
-    return replace(turn, added=(), faults=(*turn.faults, Fault.NO_ROOM))
+    return replace(turn, added=(), narrowed=(), faults=(*turn.faults, Fault.NO_ROOM))
 
 
 def judge_unparsed_call(turn: Turn, sent_text: str) -> Retry | None:
@@ -67,6 +77,8 @@ def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
         return None
     if turn.first_text is not None:
         calls, outcome, what = (), Outcome.RETRIED, "text"
+    elif turn.valid_calls:
+        calls, outcome, what = turn.valid_calls, Outcome.RETRIED, "calls"
     elif turn.last_calls and turn.policy.on_exhausted == "deliver":
         calls, outcome, what = turn.last_calls, Outcome.EXHAUSTED, "calls"
     else:

@@ -10,6 +10,7 @@ from forge_proxy.core.guardrails.case import Case, join_text, render_call, selec
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.grounding import find_ungrounded
+from forge_proxy.core.guardrails.judge_heuristics import assess_end, assess_repeat
 from forge_proxy.core.guardrails.nudges import Problem, correct_calls, correct_text
 from forge_proxy.core.guardrails.repeats import find_repeats
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
@@ -50,8 +51,10 @@ def judge_calls(case: Case, message: str | None) -> Verdict:
             interventions.append(
                 Intervention(Outcome.REPAIRED, extraction.cut, "dropped a call that was cut off at the token limit")
             )
+        is_end = all(turn.is_terminal(call.tool) for call in valid)
+        assessment = assess_end(case, extraction.text, valid) if is_end else assess_repeat(case, valid)
         text = join_text(case.sent_text, extraction.text, message)
-        return case.accept(text, tuple(valid), tuple(interventions))
+        return assessment.retry or assessment.accept(case.accept(text, tuple(valid), tuple(interventions)))
     retry = case.retry(problems[0].fault, _corrections(turn, extraction, tuple(problems)), problems[0])
     return retry or _give_up_calls(case, message, valid, problems)
 

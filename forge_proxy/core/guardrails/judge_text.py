@@ -7,6 +7,7 @@ from dataclasses import replace
 from forge_proxy.core.errors import EmptyAnswer, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.case import MAX_QUOTED, Case, join_text, render_call
 from forge_proxy.core.guardrails.cut import LOOP_NOTICE, render_cut_notice
+from forge_proxy.core.guardrails.judge_heuristics import NOTHING, assess_end
 from forge_proxy.core.guardrails.nudges import correct_text
 from forge_proxy.core.guardrails.turn import Fault, Outcome
 from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Intervention, Verdict
@@ -36,11 +37,14 @@ def judge_text(case: Case) -> Verdict:
         return retry or case.give_up(Fault.MALFORMED, turn.first_text or text, ())
     if not text.strip():
         return case.retry(Fault.EMPTY, correct_text(turn, Fault.EMPTY, text)) or _give_up_empty(case)
+    assessment = assess_end(case, text) if turn.ends_in_text else NOTHING
+    if assessment.retry:
+        return assessment.retry
     if turn.text_nudges_left > 0:
         retry = case.retry(Fault.TEXT, correct_text(turn, Fault.TEXT, text))
         if retry:
             return retry
-    answer = case.accept(turn.first_text or text, ()).answer
+    answer = assessment.accept(case.accept(turn.first_text or text, ())).answer
     return Accept(replace(answer, is_plain_text=True))
 
 

@@ -18,7 +18,7 @@ AUTO_RETRY_TEMPERATURE = 0.2
 """The temperature of `retry_temperature: auto`. Source: docs/decisions/0031-constrained-retries.md: in plain words,
 82.2 % of the retries make the requested call, and 79.8 % at the default temperature; elsewhere there is no loss.
 """
-Switch = Literal["respond", "rescue", "validate", "retry", "loops"]
+Switch = Literal["respond", "rescue", "validate", "retry", "loops", "repeats", "early_end"]
 SWITCHES: tuple[str, ...] = get_args(Switch)
 
 
@@ -38,11 +38,15 @@ class Switches(BaseModel):
     )
     retry: bool = Field(default=True, description="Retry with a message that describes the fault.")
     loops: bool = Field(default=True, description="Detect text and reasoning that only repeat themselves.")
+    repeats: bool = Field(default=True, description="Retry a call that the conversation has already answered.")
+    early_end: bool = Field(
+        default=True, description="Retry a final answer before the tools that the user asked for were called."
+    )
 
     @property
     def any(self) -> bool:
         """Whether at least one guardrail is on."""
-        return self.respond or self.rescue or self.validate_calls or self.retry or self.loops
+        return any(dict(self).values())
 
 
 def _split(value: object) -> object:
@@ -123,6 +127,21 @@ class GuardPolicy(RenamedFields):
         description=(
             "Arguments whose values appear nowhere in the conversation (ids, paths, numbers, names): ignore, report"
             " them in `x-forge-interventions`, or retry once."
+        ),
+    )
+
+    on_repeat: Literal["auto", "retry", "accept"] = Field(
+        default="auto",
+        description=(
+            "A call that was already answered since the user's last message: retry it once, accept it, or learn which "
+            "per model."
+        ),
+    )
+    on_early_end: Literal["auto", "retry", "accept"] = Field(
+        default="auto",
+        description=(
+            "A final answer before the tools that the user asked for were called: retry it once, accept it, or learn "
+            "which per model."
         ),
     )
 

@@ -42,7 +42,10 @@ class StreamGate:
     def __init__(self, turn: Turn, choice: int = 0) -> None:
         self._choice = choice
         self._builder = ReplyBuilder(choice)
+        self._turn = turn
         self._live = not turn.buffers_text
+        self._may_end: bool | None = None
+        """Whether a final answer may be sent before the verdict; None before it begins."""
         self._live_after_sent_reasoning = not turn.may_retry_text
         self._requires_call = turn.requires_call
         self._plain_length = 0
@@ -168,6 +171,8 @@ class StreamGate:
         """Return what may be sent of `text`, as text and as reasoning."""
         if self._parser is None:
             self._count(text)
+        if self._live and self._turn.ends_in_text and not self._may_end_now():
+            self._live = self._live_after_sent_reasoning = False
         if self._has_sent_message or (self._parser is None and not self._live):
             self._has_buffered_text = self._has_buffered_text or not text.isspace()
             self._until_loop(text)
@@ -202,6 +207,12 @@ class StreamGate:
         )
         return "".join(text), "".join(text_reasoning)
 
+    def _may_end_now(self) -> bool:
+        """Whether a final answer may be sent now. It is buffered if the user asked for tools that were not called."""
+        if self._may_end is None:
+            self._may_end = self._turn.find_unfinished() is None
+        return self._may_end
+
     def _count(self, text: str) -> None:
         if self._requires_call and not self._names:
             self._plain_length += len(text)
@@ -220,6 +231,8 @@ class StreamGate:
         if piece.index in self._unnamed:
             return ""
         if not (is_first and self._begins_with_respond) or (self._has_buffered_text and not self._has_sent_message):
+            return ""
+        if not self._may_end_now():
             return ""
         self._decoder = self._decoder or MessageDecoder()
         message = self._decoder.feed(piece.arguments)

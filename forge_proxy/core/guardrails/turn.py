@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.fast_dataclass import fast_dataclass
+from forge_proxy.core.guardrails.early_end import Unfinished, find_unfinished
+from forge_proxy.core.guardrails.heuristics import NO_HEURISTICS, ActiveHeuristics, Heuristic
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.core.guardrails.terminal_tools import TerminalTool, find_terminal_tools
@@ -41,6 +43,10 @@ class Fault(StrEnum):
     """The model server could not parse the model's call and returned an error."""
     LOOP = "loop"
     """The response only repeated itself and was stopped."""
+    REPEATED_CALL = "repeated_call"
+    """A call that was already answered since the user's last message."""
+    EARLY_END = "early_end"
+    """A final answer before the tools that the user asked for were called."""
 
 
 INVALID_CALL = frozenset(
@@ -101,6 +107,11 @@ class Turn:
     """The latest failed calls. They are delivered with outcome `exhausted` if all later attempts are empty."""
     terminal: tuple[TerminalTool, ...] = ()
     """The tools that end the client's task, as far as `choice` allows them."""
+    heuristics: ActiveHeuristics = NO_HEURISTICS
+    valid_calls: tuple[ToolCall, ...] = ()
+    """The valid calls that a heuristic retried. They are delivered if no retry returns anything better."""
+    narrowed: tuple[ToolSpec, ...] = ()
+    """The tools to which the model server limits this attempt after a repeated call; empty for no limit."""
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool called `name`, the respond tool included, or None."""
@@ -110,6 +121,16 @@ class Turn:
     def is_respond(self, name: str) -> bool:
         """Whether `name` resolves to the respond tool, in any spelling such as `functions.respond`."""
         return self.respond is not None and resolve_name(name, self.known_names) == self.respond.name
+
+    @property
+    def terminal_names(self) -> tuple[str, ...]:
+        """The names of the tools whose calls end the client's task."""
+        names = tuple(tool.name for tool in self.terminal)
+        return (*names, self.respond.name) if self.respond else names
+
+    def is_terminal(self, name: str) -> bool:
+        """Whether a call of `name`, in any spelling, ends the client's task."""
+        return bool(self.terminal_names) and resolve_name(name, self.known_names) in self.terminal_names
 
     @property
     def known_names(self) -> tuple[str, ...]:
@@ -145,6 +166,8 @@ class Turn:
     @property
     def constrained_tools(self) -> tuple[ToolSpec, ...]:
         """The tools for constrained decoding of this attempt, the respond tool last; empty to leave the model free."""
+        if self.narrowed:
+            return self.narrowed
         if not (self._constrains_required_call or self._constrains_retry):
             return ()
         tools = tuple(tool for tool in self.tools if self.choice.allows(tool.name))
@@ -188,6 +211,26 @@ class Turn:
                 return False
 
     @property
+    def ends_in_text(self) -> bool:
+        """Whether plain text may be retried as a final answer that comes too early.
+
+        It ends no task of a client with a terminal tool, and `text_responses: accept` streams it.
+        """
+        terminal = self.terminal_names
+        has_terminal_tool = any(tool.name in terminal for tool in self.tools)
+        return self.policy.text_responses != "accept" and not has_terminal_tool
+
+    def find_unfinished(self, *, counted: bool = False) -> Unfinished | None:
+        """Return what is still to do if a final answer would be retried as too early, None if it would be accepted.
+
+        With `counted`, also if the heuristic is off for the model.
+        """
+        active = self.heuristics.counted if counted else self.heuristics.corrected
+        if Heuristic.EARLY_END not in active or Fault.EARLY_END in self.faults or self.retries_left == 0:
+            return None
+        return find_unfinished(self.messages, self.tools, self.terminal_names)
+
+    @property
     def may_retry_text(self) -> bool:
         """Whether text must be buffered until the verdict because it may be retried; otherwise it is streamed."""
         if self.requires_call or self.first_text is not None:
@@ -203,11 +246,13 @@ def open_turn(
     nudge_text: bool,
     opens_reasoning: bool = False,
     unanswered: Collection[str] = (),
+    heuristics: ActiveHeuristics = NO_HEURISTICS,
 ) -> Turn | None:
     """Return the first turn of a request; None if there is nothing to guard and the request passes through.
 
     `nudge_text` is the current decision of the text policy for this model, `opens_reasoning` whether its chat template
-    opens a reasoning block, `unanswered` the tools that are terminal because the client never answers their calls.
+    opens a reasoning block, `unanswered` the tools that are terminal because the client never answers their calls,
+    `heuristics` those that apply to the request.
 
     A client with a terminal tool expects a call: plain text is retried as often as an invalid call. Requests for
     several choices (`n` > 1) are never retried.
@@ -237,6 +282,7 @@ def open_turn(
         messages=request.messages,
         opens_reasoning=opens_reasoning,
         terminal=terminal,
+        heuristics=heuristics,
     )
 
 

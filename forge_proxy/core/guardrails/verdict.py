@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.guardrails.heuristics import Heuristic
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.messages import ToolCall
 
@@ -35,6 +36,8 @@ class FinalAnswer:
     interventions: tuple[Intervention, ...] = ()
     reasoning: str = ""
     """Text that turned out to be reasoning, in case it has not been sent as reasoning."""
+    accepted_cases: tuple[Heuristic, ...] = ()
+    """The heuristics that applied to the answer without correcting it."""
     is_plain_text: bool = False
     """Whether the model returned plain text although it could have called a tool."""
     is_before_failed_retry: bool = False

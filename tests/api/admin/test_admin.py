@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from forge_proxy.core.guardrails.policy import SWITCHES
 from forge_proxy.settings import Settings, SettingsError
 from tests.api.admin.world import ADMIN, JsonDict, Managed, error, world, written
 from tests.api.test_mistakes import ASK, RIGHT
@@ -116,7 +117,7 @@ async def test_guardrails_are_changed_from_the_next_request_on() -> None:
         after = await client.post("/v1/chat/completions", json=ASK)
 
     assert before.headers["x-forge-outcome"] == "rescued"
-    assert changed["enabled"] == {"respond": True, "rescue": False, "validate": True, "retry": False, "loops": True}
+    assert changed["enabled"] == {**dict.fromkeys(SWITCHES, True), "rescue": False, "retry": False}
     assert changed["max_retries"] == 3
     assert after.json()["choices"][0]["message"].get("tool_calls") is None
 

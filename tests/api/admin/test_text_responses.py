@@ -6,11 +6,12 @@ import httpx
 import pytest
 
 from tests.api.admin.world import world
-from tests.api.test_mistakes import ASK, RIGHT
+from tests.api.test_mistakes import ASK, PARIS_TEXT, RIGHT
 from tests.fakes.says import Said
 
 PATH = "/admin/v1/text-responses"
 TEXT = Said(text="It is sunny.")
+OTHER = Said(calls=(("get_weather", '{"city": "Oslo", "days": 1}'),))
 
 
 async def ask(client: httpx.AsyncClient, model: str, times: int = 1) -> None:
@@ -20,10 +21,14 @@ async def ask(client: httpx.AsyncClient, model: str, times: int = 1) -> None:
 
 
 async def test_statistics_belong_to_the_model_that_responded_under_any_requested_name() -> None:
-    async with world(TEXT, TEXT, TEXT, RIGHT) as client:
+    async with world(TEXT, TEXT, TEXT, RIGHT, OTHER) as client:
         before = await client.get(PATH)
         await ask(client, "gpt-9")
         await ask(client, "scripted")
+        call = {"id": "call_0", "type": "function", "function": {"name": "get_weather", "arguments": PARIS_TEXT}}
+        result = {"role": "tool", "tool_call_id": "call_0", "content": "sunny"}
+        messages = [*ASK["messages"], {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+        await client.post("/v1/chat/completions", json={**ASK, "messages": messages})
         after = await client.get(PATH, headers={"x-request-id": "mine"})
 
     assert before.json() == {"object": "list", "text_responses": "auto", "text_answers": "auto", "data": []}

@@ -28,7 +28,7 @@ def test_no_header_and_on_keep_the_switches(said: str | None) -> None:
         ("rescue", ["rescue"]),
         ("rescue,retry", ["rescue", "retry"]),
         (" validate , Respond,", ["respond", "validate"]),
-        ("respond,rescue,validate,retry,loops", list(SWITCHES)),
+        ("respond,rescue,validate,retry,loops,repeats,early_end", list(SWITCHES)),
     ],
 )
 def test_a_list_enables_only_the_named_guardrails(said: str, left: list[str]) -> None:
@@ -50,9 +50,8 @@ def test_a_guardrail_disabled_by_the_daemon_stays_disabled() -> None:
     ],
 )
 def test_an_unknown_name_is_rejected_with_the_known_ones(said: str, name: str) -> None:
-    with pytest.raises(
-        InvalidRequest, match=rf"'{name}' is not a guardrail; .*'on', 'off' .* respond, rescue, validate, retry, loops"
-    ) as refused:
+    listed = ", ".join(SWITCHES)
+    with pytest.raises(InvalidRequest, match=rf"'{name}' is not a guardrail; .*'on', 'off' .* {listed}") as refused:
         read_switches(said, Switches())
 
     assert refused.value.at == "header x-forge-guardrails"
@@ -71,6 +70,8 @@ def test_any_is_false_only_if_all_switches_are_off() -> None:
         {"max_text_nudges": -1},
         {"text_responses": "sometimes"},
         {"on_exhausted": "ignore"},
+        {"on_repeat": "nudge"},
+        {"on_early_end": "never"},
         {"enabled": {"rescu": True}},
         {"retries": 3},
     ],

@@ -1,0 +1,66 @@
+"""Corrections of valid responses that are probably wrong: a repeated call, and a final answer that comes too early."""
+
+from __future__ import annotations
+
+from forge_proxy.core.guardrails.early_end import Unfinished
+from forge_proxy.core.guardrails.repeated_calls import RepeatedCall
+from forge_proxy.core.guardrails.turn import Turn
+from forge_proxy.core.messages import Message, MessageType, ToolCall
+
+MAX_QUOTED = 600
+"""Characters of a result that are quoted: the whole is in the conversation."""
+
+
+def correct_repeated_call(
+    turn: Turn, response: str, calls: tuple[ToolCall, ...], repeated: RepeatedCall
+) -> tuple[Message, ...]:
+    """Return the repeated calls as the model made them, and a tool message for each."""
+    sentence = _describe_failure(turn, repeated) if repeated.failed else _describe_result(turn, repeated)
+    corrections = [Message.of(MessageType.RETRY_NUDGE, f"[RepeatedCall] {sentence}", answers=call) for call in calls]
+    return (Message.of(MessageType.TOOL_CALL, response, calls=calls), *corrections)
+
+
+def correct_early_end(
+    turn: Turn, response: str, calls: tuple[ToolCall, ...], unfinished: Unfinished
+) -> tuple[Message, ...]:
+    """Return the final answer, as text or as the calls that make it, and its correction."""
+    what = calls[0].tool if calls else "Your answer"
+    if unfinished.pending:
+        first = f"First call: {', '.join(unfinished.pending)}."
+    else:
+        first = f"No tool has returned a result yet. First call one of: {', '.join(_working_names(turn))}."
+    correction = f"[StepEnforcementError] {what} comes too early. {first} If no call can help, answer again."
+    if not calls:
+        return (
+            Message.of(MessageType.TEXT_RESPONSE, response),
+            Message.of(MessageType.RETRY_NUDGE, correction),
+        )
+    results = [Message.of(MessageType.STEP_NUDGE, correction, answers=call) for call in calls]
+    return (Message.of(MessageType.TOOL_CALL, response, calls=calls), *results)
+
+
+def _describe_result(turn: Turn, repeated: RepeatedCall) -> str:
+    names = ", ".join(name for name in turn.callable_names if name != repeated.call.tool)
+    continued = f"Continue with another call, of: {names}." if names else "Continue with other arguments."
+    return (
+        f"{repeated.call.tool} was already called with these arguments. Its result was: {_quote(repeated.result)}\n"
+        f"Use this result. {continued}"
+    )
+
+
+def _describe_failure(turn: Turn, repeated: RepeatedCall) -> str:
+    failed = ", ".join(f"`{name}`" for name in repeated.failed_parameters)
+    change = f"Change {failed}" if failed else "Change the arguments"
+    return (
+        f"{repeated.call.tool} already failed with these arguments: {_quote(repeated.result)}\n"
+        f"{change}, or call another of: {', '.join(turn.callable_names)}."
+    )
+
+
+def _working_names(turn: Turn) -> list[str]:
+    return [name for name in turn.callable_names if name not in turn.terminal_names]
+
+
+def _quote(result: str) -> str:
+    result = result.strip()
+    return result if len(result) <= MAX_QUOTED else f"{result[:MAX_QUOTED]}…"
