@@ -33,7 +33,7 @@ class NestedTooDeeply(UnreadableResponse):
     """JSON that can be parsed but is nested too deeply to be serialized."""
 
 
-_Fault = TypeVar("_Fault", UnreadableResponse, TooLarge)
+_Fault = TypeVar("_Fault", bound=Exception)
 
 
 def without_traceback(fault: _Fault) -> _Fault:
