@@ -56,6 +56,8 @@ def judge_position(parser: Parser, position: int, low: int, text: str) -> Candid
         return Candidate(begins, plain_to=position + 1)
     if not _is_decided(text, position, part) or part + _MARKUP_LENGTH > len(text):
         return Candidate(begins)
+    if parser.is_unclosed_tool_tag(position):
+        return Candidate(begins)
     return Candidate(begins, plain_to=max(part, position + 1))
 
 

@@ -226,6 +226,20 @@ class Parser:
         inside = self._text.startswith("<", skip_space(self._text, tag.end()))
         return inside and self._text.find(f"</{tag['name']}>", tag.end()) < 0
 
+    def is_unclosed_tool_tag(self, position: int) -> bool:
+        """Whether a tag with the name of a tool starts at `position`, contains another tag, and is not closed yet."""
+        tag = TOOL_TAG.match(self._text, position)
+        if tag is None or self._context.resolve_name(tag["name"]) is None:
+            return False
+        if not self._text.startswith("<", skip_space(self._text, tag.end())):
+            return False
+        depth = 0
+        for edge in re.compile(rf"<(/?){re.escape(tag['name'])}>").finditer(self._text, position):
+            depth += -1 if edge[1] else 1
+            if depth == 0:
+                return False
+        return True
+
     def _make_calls_part(self, position: int, low: int, body: Body, *, explicit: bool, fenced: bool) -> TextPart:
         """Return the part for parsed calls, including the code fence around them."""
         text = self._text

@@ -33,7 +33,7 @@ class NestedTooDeeply(UnreadableResponse):
     """JSON that can be parsed but is nested too deeply to be serialized."""
 
 
-_Fault = TypeVar("_Fault", bound=UnreadableResponse | TooLarge)
+_Fault = TypeVar("_Fault", bound=Exception)
 
 
 def without_traceback(fault: _Fault) -> _Fault:
@@ -155,7 +155,7 @@ class EventReader(ABC):
             events = self._events.feed(piece)
             if not events:
                 return self._pending.report(self._events.pending_bytes)
-            return self._count_chunks(self._read(self._check_sizes(events)))
+            return self._counted(self._read(self._check_sizes(events)))
         except TooLarge as exc:
             self.fault = without_traceback(exc)
             return []
@@ -167,9 +167,9 @@ class EventReader(ABC):
         try:
             if self._is_events:
                 last = self._events.end()
-                return self._count_chunks(self._read(self._check_sizes([last]))) if last is not None else []
+                return self._counted(self._read(self._check_sizes([last]))) if last is not None else []
             self.is_whole = True
-            return self._count_chunks(self._read_whole(*self._check_sizes([bytes(self._body)])))
+            return self._counted(self._read_whole(*self._check_sizes([bytes(self._body)])))
         except (TooLarge, UnreadableResponse) as exc:
             self.fault = without_traceback(exc)
             return []
@@ -198,7 +198,7 @@ class EventReader(ABC):
                 raise TooLarge(f"an event that takes more than {8 * self._limit} bytes")
         return events
 
-    def _count_chunks(self, chunks: list[Chunk]) -> list[Chunk]:
+    def _counted(self, chunks: list[Chunk]) -> list[Chunk]:
         """Return the chunks after adding them to the buffered size. Raises `TooLarge`."""
         if self._size is not None:
             for chunk in chunks:

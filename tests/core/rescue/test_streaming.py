@@ -302,3 +302,13 @@ def test_the_text_is_released_up_to_a_length_after_an_unclosed_backtick(text: st
     released = given_out(cut(text, [piece]), template_thinks=False).text
 
     assert released == text[:length].rstrip()
+
+
+@pytest.mark.parametrize("piece", [17, 400, 2_000, 100_000])
+def test_a_tag_named_as_a_tool_is_buffered_until_the_tags_inside_are_closed(piece: int) -> None:
+    tag = NAMES[0]
+    text = f"<{tag}>" * 300 + f"</{tag}>" * 300
+
+    released = given_out(cut(text, [piece]))
+
+    assert released.text == rescue(text, NAMES).text == ""
