@@ -8,6 +8,7 @@ from typing import Literal
 
 from forge_proxy.core.deprecation import renamed_attribute
 from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.rescue.templates import LearnedTemplate, read_learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class CapabilityCard:
     """Whether the model made two calls in one response."""
     prefix_cache: bool | None = None
     """Whether a repeated prompt is read from the prefix cache."""
+    template: LearnedTemplate | None = None
+    """What was learned from the model's chat template."""
 
     because = renamed_attribute("because", "reason")
 
@@ -41,7 +44,7 @@ class CapabilityCard:
 def read_card(value: Json) -> CapabilityCard | None:
     """Parse a card from the output of `as_json`; None for anything else, such as a card of another version."""
     names = {field.name for field in fields(CapabilityCard)}
-    if not isinstance(value, Mapping) or set(value) != names:
+    if not isinstance(value, Mapping) or {*value, "template"} != names:  # cards until 0.2 have no template
         return None
     match value:
         case {
@@ -52,7 +55,8 @@ def read_card(value: Json) -> CapabilityCard | None:
             "markup": str() | None as markup,
         }:
             flags = {key: flag for key in _FLAGS if isinstance(flag := value[key], bool)}
-            return CapabilityCard(model, tools, reason, calls, markup, **flags)
+            template = read_learned(value.get("template"))
+            return CapabilityCard(model, tools, reason, calls, markup, **flags, template=template)
         case _:
             return None
 

@@ -8,8 +8,9 @@ from functools import partial
 
 import pytest
 
+from forge_proxy.backends.chat_templates import MAX_TEMPLATE, RenderError
 from forge_proxy.backends.chat_templates.learning import learn_template
-from forge_proxy.backends.chat_templates.sandbox import MAX_TEMPLATE, RenderError, compile_template, limit_memory
+from forge_proxy.backends.chat_templates.sandbox import compile_template, limit_memory
 from forge_proxy.core.rescue.templates import Conversation
 from forge_proxy.engine.process_pool import ProcessPool
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from forge_proxy.backends.chat_templates import RenderError
 from forge_proxy.backends.chat_templates.learning import learn_template, render_variant
-from forge_proxy.backends.chat_templates.sandbox import RenderError, compile_template
+from forge_proxy.backends.chat_templates.sandbox import compile_template
 from forge_proxy.core.guardrails.arguments.mapping import map_arguments
 from forge_proxy.core.jsontypes import Json, JsonObject, read_object
 from forge_proxy.core.rescue import LearnedForm, RescueResult, StreamingParser, rescue

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from forge_proxy.backends.chat_templates.sandbox import RenderError, compile_template, limit_memory
+from forge_proxy.backends.chat_templates import RenderError
 from forge_proxy.core.rescue.templates import Conversation, LearnedTemplate, learn_form, list_conversations
 from forge_proxy.core.rescue.templates.probes import VARIANTS, Variant
 
 
 def learn_template(source: str) -> LearnedTemplate:
     """Return the form of the calls that this template renders. Raises nothing. Blocks: for a process of the pool."""
+    # jinja2 is needed only in the processes of the pool, and its import takes longer than the event loop may be blocked
+    from forge_proxy.backends.chat_templates.sandbox import compile_template, limit_memory
+
     with limit_memory():
         try:
             render = compile_template(source)

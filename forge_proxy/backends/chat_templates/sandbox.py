@@ -18,19 +18,14 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from forge_proxy.backends.chat_templates import MAX_TEMPLATE, RenderError
 from forge_proxy.core.rescue.templates import Conversation
 
-MAX_TEMPLATE = 400_000
-"""Characters of a template; the longest known one has 40,000."""
 _MAX_OUTPUT = 400_000
 _MAX_MEMORY = 256 * 1024 * 1024
 """Bytes that rendering may add to the memory of its process."""
 _MAX_OPERAND = 100_000
 """Maximum characters or items that one operation of a template may repeat or format."""
-
-
-class RenderError(Exception):
-    """The template cannot be rendered. The message is the template's or Jinja's own."""
 
 
 class _Generation(Extension):

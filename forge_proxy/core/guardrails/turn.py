@@ -11,6 +11,7 @@ from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.core.jsontypes import JsonObject, is_list, is_object
 from forge_proxy.core.messages import Message, ToolCall
+from forge_proxy.core.rescue.grammar.learned_form import LearnedForm
 from forge_proxy.core.tool_names import resolve_name
 
 
@@ -86,6 +87,8 @@ class Turn:
     """The plain text that was retried. It is delivered if no retry returns anything better."""
     messages: tuple[JsonObject, ...] = ()
     """The conversation as the client sent it, to detect a retry of plain text that only repeats answered calls."""
+    form: LearnedForm | None = None
+    """The form of the model's calls, learned from its chat template."""
     last_calls: tuple[ToolCall, ...] = ()
     """The latest failed calls. They are delivered with outcome `exhausted` if all later attempts are empty."""
 
@@ -141,12 +144,19 @@ class Turn:
 
 
 def open_turn(
-    request: ChatRequest, policy: GuardPolicy, *, request_id: str, nudge_text: bool, opens_reasoning: bool = False
+    request: ChatRequest,
+    policy: GuardPolicy,
+    *,
+    request_id: str,
+    nudge_text: bool,
+    opens_reasoning: bool = False,
+    form: LearnedForm | None = None,
 ) -> Turn | None:
     """Return the first turn of a request; None if there is nothing to guard and the request passes through.
 
     `nudge_text` is the current decision of the text policy for this model, `opens_reasoning` whether its chat template
-    opens a reasoning block. Requests for several choices (`n` > 1) are never retried.
+    opens a reasoning block, `form` the form of calls learned from it. Requests for several choices (`n` > 1) are never
+    retried.
     """
     switches = policy.enabled
     if not request.tools or request.tool_choice.mode == "none" or not switches.any:
@@ -169,6 +179,7 @@ def open_turn(
         cut_retries_left=min(1, retries),
         messages=request.messages,
         opens_reasoning=opens_reasoning,
+        form=form,
     )
 
 

@@ -4,7 +4,7 @@
 `learn` compares the renderings and returns a `LearnedForm`. Pure: neither renders anything.
 """
 
-from forge_proxy.core.rescue.templates.learn import FAILURES, LearnedTemplate, learn_form
+from forge_proxy.core.rescue.templates.learn import FAILURES, LearnedTemplate, learn_form, read_learned
 from forge_proxy.core.rescue.templates.probes import Conversation, list_conversations
 
-__all__ = ["FAILURES", "Conversation", "LearnedTemplate", "learn_form", "list_conversations"]
+__all__ = ["FAILURES", "Conversation", "LearnedTemplate", "learn_form", "list_conversations", "read_learned"]

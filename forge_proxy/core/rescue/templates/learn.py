@@ -6,18 +6,20 @@ A hypothesis is accepted only if a reader that uses it returns the very calls of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from forge_proxy.core.jsontypes import Json, is_object
+from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 from forge_proxy.core.rescue.context.parse_context import ParseContext
-from forge_proxy.core.rescue.grammar.learned_form import ANY_ID, LearnedForm, form_patterns
+from forge_proxy.core.rescue.grammar.learned_form import ANY_ID, LearnedForm, form_patterns, read_form
 from forge_proxy.core.rescue.readers.json_calls import ParsedCall
 from forge_proxy.core.rescue.readers.learned_calls import read_learned_calls
 from forge_proxy.core.rescue.templates.hypotheses import propose_form
 from forge_proxy.core.rescue.templates.probes import CALLS, FIRST, SECOND
 from forge_proxy.core.rescue.templates.segments import cut_segments
 
-FAILURES = {
+FAILURES: dict[str, str] = {
+    "unavailable": "the server does not report the chat template",
+    "took too long": "the template could not be learned in time",
     "no renderings": "the template could not be rendered",
     "no calls": "the template does not render calls",
     "no form": "the calls have no recognizable form",
@@ -36,11 +38,27 @@ class LearnedTemplate:
     failure: str = ""
     detail: str = ""
     """What the template or its renderer reported."""
+    digest: str = ""
+    """Identifies the template, so that it is learned only once."""
+
+    def as_json(self) -> JsonObject:
+        """Return the fields as a JSON object."""
+        return asdict(self)
 
     @property
     def progress(self) -> int:
         """How far the learner got, to choose between failures."""
         return len(FAILURES) if self.form else [*FAILURES].index(self.failure)
+
+
+def read_learned(value: Json) -> LearnedTemplate | None:
+    """Parse the output of `LearnedTemplate.as_json`; None for anything else."""
+    match value:
+        case {"form": form, "failure": str(failure), "detail": str(detail), "digest": str(digest)}:
+            read = read_form(form)
+            return LearnedTemplate(read, failure, detail, digest) if read or failure else None
+        case _:
+            return None
 
 
 def learn_form(renderings: Mapping[str, str]) -> LearnedTemplate:
