@@ -41,6 +41,7 @@ STARTS_PROCESSES = {
     "backends/llama_server/test_manager.py",
     "backends/test_anthropic.py",
     "backends/test_chat_templates.py",
+    "backends/test_template_sources.py",
     "backends/test_scheme.py",
     "cli/test_completion.py",
     "cli/test_minimum.py",
