@@ -21,7 +21,7 @@ LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=
 # processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges fuzz mutants schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
+.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges fuzz mutants schemas templates tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -76,6 +76,9 @@ nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge 
 
 fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--minutes 10"
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+templates: $(VENV)/.developed    ## learn the chat templates in packages, and measure what is read back (docs/chat-templates.md)
+	$(BIN)/python -m tests.templates --cuts $(ARGS)
 
 mutants: $(VENV)/.developed      ## changes of forge_proxy/core that a test has to notice, ARGS="--seed 7 --only rescue/"
 	$(BIN)/python -m tests.mutants $(ARGS)

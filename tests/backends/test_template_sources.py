@@ -52,7 +52,7 @@ FILES = {
         general__flag=(7, b"\x01"),
     ),
     "a gguf with a template for tools": gguf(
-        tokenizer__chat_template=(8, text("x")), **{"tokenizer__chat_template__tool_use": (8, text(SOURCE))}
+        tokenizer__chat_template=(8, text("x")), tokenizer__chat_template__tool_use=(8, text(SOURCE))
     ),
 }
 NO_FILES = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import Event, TemplateLearned
 from forge_proxy.engine.learned_forms import LearnedForms
-from forge_proxy.engine.ports import Clock
+from forge_proxy.engine.ports import Clock, Observer
 from forge_proxy.telemetry.log_events import to_log_line
 from tests.api.test_mistakes import ASK, both
 from tests.fakes.says import Said
@@ -26,7 +25,13 @@ from tests.templates.scoring import open_template
 
 SOURCE = (Path(__file__).parents[1] / "templates" / "own" / "typed-elements.jinja").read_text()
 LEARNED = open_template("own", SOURCE).learned
-WRITTEN = 'Let me see.\n<work>\n<use routine="get_weather">\n<set kind="text" key="city">Paris</set>\n<set kind="json" key="days">3</set>\n</use>\n</work>'
+WRITTEN = """Let me see.
+<work>
+<use routine="get_weather">
+<set kind="text" key="city">Paris</set>
+<set kind="json" key="days">3</set>
+</use>
+</work>"""
 NOT_LEARNED = LearnedTemplate(None, "no form", digest="d")
 
 
@@ -54,9 +59,7 @@ class Learner:
         return self._learned.pop(0) if len(self._learned) > 1 else self._learned[0]
 
 
-def forms_of(
-    learner: Learner | None, clock: Clock | None = None, observe: Callable[[Event], object] = lambda _: None
-) -> LearnedForms:
+def forms_of(learner: Learner | None, clock: Clock | None = None, observe: Observer = lambda _: None) -> LearnedForms:
     """Forms of which nothing is stored."""
     return LearnedForms(learner, clock or StillClock(), observe, lambda _: None, lambda _, __: None)
 
@@ -150,7 +153,11 @@ async def test_what_was_learned_is_reported_once_and_kept() -> None:
     heard: list[Event] = []
     kept: list[tuple[str, LearnedTemplate]] = []
     learner = Learner(LEARNED, LEARNED, NOT_LEARNED)
-    forms = LearnedForms(learner, StillClock(), heard.append, lambda _: None, lambda *pair: kept.append(pair))
+
+    def keep(model: str, learned: LearnedTemplate) -> None:
+        kept.append((model, learned))
+
+    forms = LearnedForms(learner, StillClock(), heard.append, lambda _: None, keep)
 
     for _ in range(3):
         await forms.learn("m")

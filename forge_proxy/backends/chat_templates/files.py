@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from forge_proxy.backends.chat_templates import MAX_TEMPLATE
-from forge_proxy.core.jsontypes import Json, is_list, is_object, read_object
+from forge_proxy.core.jsontypes import Json, is_list, is_object, read_value, skip_space
 
 _KEYS = ("tokenizer.chat_template.tool_use", "tokenizer.chat_template")
 """The metadata with templates, the one for tools first."""
@@ -44,8 +44,10 @@ def read_template_file(file: Path) -> str:
 
 
 def _read_text(text: str) -> str:
-    config = read_object(text) if text.lstrip().startswith("{") else None
-    return text if config is None else _choose(config.get("chat_template"))
+    read = read_value(text, skip_space(text, 0))
+    if read is None or text[read[1] :].strip():
+        return text
+    return _choose(read[0].get("chat_template")) if is_object(read[0]) else ""
 
 
 def _choose(value: Json) -> str:
