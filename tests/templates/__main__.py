@@ -109,8 +109,11 @@ def _is_false(negative: _Negative, form: LearnedForm | None) -> bool:
 
     Calls of tools that were not offered are found in some of the texts, and refused when they are judged.
     """
-    known = {item.call for item in rescue(negative.text, negative.names).calls}
-    found = [rescue(negative.text, negative.names, form=form, general=general).calls for general in (True, False)]
+    without = rescue(negative.text, negative.names)
+    known = {item.call for item in without.calls}
+    # Only the general grammar knows the tags of reasoning, in which there are drafts of calls.
+    modes = (True,) if without.reasoning else (True, False)
+    found = [rescue(negative.text, negative.names, form=form, general=general).calls for general in modes]
     return any(item.call not in known for calls in found for item in calls)
 
 

@@ -113,6 +113,25 @@ def test_what_is_no_call_without_the_form_is_none_with_it(name: str) -> None:
 
 
 @EACH
+@pytest.mark.parametrize("general", [True, False])
+def test_other_objects_and_words_between_tags_are_no_calls(name: str, general: bool) -> None:
+    form = form_of(name)
+    opens, closes = form.block_opens + form.call_opens, form.call_closes + form.block_closes
+    texts = (
+        f"The server wraps calls in {opens.strip()} and {closes.strip()} tags.",
+        '{"name": "delete", "routine": "delete", "path": "/"}',
+        '{"routine": "delete", "inputs": ["/"]}',
+        '{"routine": "delete", "inputs": {"type": "object", "properties": {"path": {"type": "string"}}}}',
+        '{"routine": "delete"}',
+        '{"routine": "other", "inputs": {"path": "/"}}',
+    )
+
+    for text in texts:
+        found = rescue(text, NEGATIVE_NAMES, form=form, general=general).calls
+        assert [item.call for item in found] == [item.call for item in rescue(text, NEGATIVE_NAMES).calls], text
+
+
+@EACH
 def test_a_call_that_is_only_displayed_is_text(name: str) -> None:
     text = dict(learned(name).responses())["one argument"]
     displayed = (

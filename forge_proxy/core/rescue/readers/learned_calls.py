@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from forge_proxy.core.jsontypes import Json, is_object, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue.context.parse_context import ParseContext
+from forge_proxy.core.rescue.grammar.json_keys import METADATA_KEYS
 from forge_proxy.core.rescue.grammar.learned_form import BY_KEY, ArgumentStyle, FormPatterns, LearnedForm, form_patterns
 from forge_proxy.core.rescue.readers.json_calls import MAX_CALLS, ParsedCall, read_json_arguments
 from forge_proxy.core.rescue.readers.lenient_json import LenientReader, Unreadable
@@ -120,10 +121,20 @@ def _read_object(members: JsonMembers, form: LearnedForm, context: ParseContext)
         found = _value_at(members, form.name_path, context)
         if found is None or not isinstance(found.value, str) or not found.value:
             return None
-        name, arguments = found.value, read_json_arguments(_value_at(members, form.arguments_path, context), context)
+        written = _value_at(members, form.arguments_path, context)
+        if not form.is_distinctive and not _may_be_alone(members, written, form):
+            return None
+        name, arguments = found.value, read_json_arguments(written, context)
     if arguments is None:
         return None
     return ParsedCall(ToolCall(name, arguments[0]), members.repairs | arguments[2], open=members.open)
+
+
+def _may_be_alone(members: JsonMembers, arguments: JsonValue | None, form: LearnedForm) -> bool:
+    """Whether an object without markup is a call, rather than other data or the definition of a tool."""
+    if arguments is None or members.values.keys() - METADATA_KEYS - {form.name_path[0], form.arguments_path[0]}:
+        return False
+    return not (is_object(arguments.value) and "properties" in arguments.value and "type" in arguments.value)
 
 
 def _value_at(members: JsonMembers, path: tuple[str, ...], context: ParseContext) -> JsonValue | None:
@@ -146,7 +157,7 @@ def _read_single_arguments(
     is_open = arguments.open or (closing is None and _ends_inside(text, arguments.end, form.call_closes))
     if closing is None and not is_open:
         return None
-    if not arguments.values and form.is_distinctive is False and context.resolve_name(name["name"]) is None:
+    if not arguments.values and context.resolve_name(name["name"]) is None:  # a word between two tags
         return None
     call = ToolCall(name["name"], write(arguments.values))
     parsed = ParsedCall(call, frozenset(arguments.repairs), frozenset(arguments.untyped), open=is_open)
