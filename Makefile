@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MINIMUM := .venv-minimum
 MINIMUM_TESTS ?= tests/core/guardrails tests/core/test_tool_names.py tests/wire tests/engine tests/contracts tests/store tests/tools \
-	tests/workflows/runs tests/settings/test_file.py tests/backends/test_cards.py tests/backends/llama_server/test_load_activity.py \
+	tests/workflows/runs tests/settings/test_file.py tests/templates tests/backends/test_cards.py tests/backends/test_chat_templates.py tests/backends/llama_server/test_load_activity.py \
 	tests/cli/test_event_stream.py
 # How many tests run at once. A file of tests is run by one worker, and what takes long comes first. Tests of processes
 # wait as much as they compute, so there is a worker more than there are processors.

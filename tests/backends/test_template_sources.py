@@ -110,6 +110,8 @@ class Server:
             raise BackendUnreachable("http://server", "refused")
         messages: Any = body["messages"]
         tools: Any = body["tools"]
+        if messages[-1]["role"] == "assistant":  # llama-server would continue it, and refuses to if it has calls
+            raise BackendUnreachable("http://server", "cannot continue an assistant message")
         return self._render(Conversation(tuple(messages), tuple(tools))) if self._render else None
 
 

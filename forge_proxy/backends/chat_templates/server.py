@@ -65,11 +65,11 @@ class ServerTemplates:
 
     async def _learn(self, model: str | None, source: str) -> LearnedTemplate:
         if source.startswith(GO_TEMPLATE):
-            return await self._learn_from_server(model, Variant())
+            return await self._learn_from_server(model, Variant(answered=True))
         learned = await self._pool.run(partial(learn_template, source)) or LearnedTemplate(None, "took too long")
         if learned.failure not in _UNRENDERED or self._file is not None:
             return learned
-        by_server = await self._learn_from_server(model, Variant("text"))
+        by_server = await self._learn_from_server(model, Variant("text", answered=True))
         return by_server if by_server.form else learned
 
     async def _learn_from_server(self, model: str | None, variant: Variant) -> LearnedTemplate:

@@ -80,7 +80,9 @@ def list_conversations(variant: Variant) -> Iterator[tuple[str, Conversation]]:
     """Yield the conversations by the names that `learn_form` expects."""
     user: JsonObject = {"role": "user", "content": "Qzquestion"}
     yield "prompt", Conversation((user,), _TOOLS, opens_response=True)
-    yield "text", Conversation((user, {"role": "assistant", "content": TEXT}), _TOOLS)
+    # Servers continue a last message of the assistant in place of rendering its end.
+    after: tuple[JsonObject, ...] = ({"role": "user", "content": RESULT},) if variant.answered else ()
+    yield "text", Conversation((user, {"role": "assistant", "content": TEXT}, *after), _TOOLS)
     for name, calls in CALLS.items():
         yield name, Conversation((user, *message_with_calls(calls, variant)), _TOOLS)
 

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 
 from forge_proxy.core.rescue.grammar.headers import THINK_CLOSE, THINK_OPEN
 from forge_proxy.core.rescue.grammar.learned_form import ANY_ID
-from forge_proxy.core.rescue.templates.probes import RESULT, TEXT
+from forge_proxy.core.rescue.templates.probes import FIRST, RESULT, TEXT
 
 _OPEN_TOKEN = re.compile(r"(?:<[^<>\s]*|\[[A-Z_/ ]*)\Z")
 """A token that is cut at its end."""
 _TOKEN_END = re.compile(r"[^<>\s\[\]]*[>\]]")
+_TURN_END = re.compile(r"\s*(<[^<>\s]+>|\[/?[A-Z_]+\])")
+"""The token that ends a message."""
 _IDS = re.compile(r"qzid0000\d")
 
 
@@ -25,9 +27,9 @@ def cut_segments(renderings: Mapping[str, str]) -> dict[str, str]:
         _shared_start(renderings.get("prompt", ""), one),
         _shared_start(text, one),
     )
-    tail = text.rpartition(TEXT)[2]
+    tail = _until_result(text.rpartition(TEXT)[2])
     return {
-        name: _IDS.sub(ANY_ID, _without_reasoning(_without_tail(_until_result(rendering)[start:], tail)))
+        name: _IDS.sub(ANY_ID, _without_reasoning(_cut_end(rendering[start:], tail)))
         for name, rendering in renderings.items()
         if name not in ("prompt", "text")
     }
@@ -63,6 +65,15 @@ def _shared_start(first: str, second: str) -> int:
 def _until_result(rendering: str) -> str:
     """Return the rendering up to the result of the call, if it contains one."""
     return rendering.partition(RESULT)[0]
+
+
+def _cut_end(response: str, tail: str) -> str:
+    """Return a response without the end of its message, which the plain text has too, and without what follows it."""
+    segment = _until_result(response)
+    end = _TURN_END.match(tail)
+    if end and len(segment) < len(response) and (cut := segment.rfind(end[1])) > segment.rfind(FIRST):
+        return segment[:cut]
+    return _without_tail(segment, tail)
 
 
 def _without_tail(segment: str, tail: str) -> str:
