@@ -175,7 +175,8 @@ def test_a_form_is_stored_as_json(name: str) -> None:
         {"shape": "object"},
         {"shape": "song", "styles": []},
         {**form_of("lines").as_json(), "styles": [{"opens": 1}]},
-        {**form_of("lines").as_json(), "call_opens": "x" * 400},
+        {**form_of("lines").as_json(), "call_opens": "<" + "x" * 170},
+        {**form_of("lines").as_json(), "call_closes": "x" * 400},
     ],
 )
 def test_what_is_no_stored_form_is_ignored(stored: object) -> None:

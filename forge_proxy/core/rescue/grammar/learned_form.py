@@ -31,6 +31,8 @@ _MARKUP = re.compile(r"[^\w\s\[\]{}(),\"':]|\[/?[A-Z_]{3}")
 _PIECES = re.compile(r"\s+|.", re.DOTALL)
 _MAX_LITERAL = 240
 """Maximum characters of a literal. A longer one contains more than markup."""
+_MAX_OPENING = 160
+"""Maximum characters of the opening markup: its pattern nests as deeply, and Python compiles patterns recursively."""
 
 Shape = Literal["object", "named", "arguments"]
 Encoding = Literal["text", "string", "literal"]
@@ -82,7 +84,7 @@ class LearnedForm:
     @property
     def is_usable(self) -> bool:
         """Whether the literals are short enough for markup, and suffice to find a call and the end of each value."""
-        if max(map(len, self.literals)) > _MAX_LITERAL:
+        if max(map(len, self.literals)) > _MAX_LITERAL or len(self.block_opens + self.call_opens) > _MAX_OPENING:
             return False
         if self.shape == "object":
             return self.is_distinctive or bool(self.name_path)
