@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MINIMUM := .venv-minimum
 MINIMUM_TESTS ?= tests/core/guardrails tests/core/test_tool_names.py tests/wire tests/engine tests/contracts tests/store tests/tools \
-	tests/workflows/runs tests/settings/test_file.py tests/backends/test_cards.py tests/backends/llama_server/test_load_activity.py \
+	tests/workflows/runs tests/settings/test_file.py tests/templates tests/backends/test_cards.py tests/backends/test_chat_templates.py tests/backends/llama_server/test_load_activity.py \
 	tests/cli/test_event_stream.py
 # How many tests run at once. A file of tests is run by one worker, and what takes long comes first. Tests of processes
 # wait as much as they compute, so there is a worker more than there are processors.
@@ -21,7 +21,7 @@ LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=
 # processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges fuzz mutants schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
+.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges fuzz mutants schemas templates tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -76,6 +76,9 @@ nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge 
 
 fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--minutes 10"
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+templates: $(VENV)/.developed    ## learn the chat templates in packages, and measure what is read back (docs/chat-templates.md)
+	$(BIN)/python -m tests.templates --cuts $(ARGS)
 
 mutants: $(VENV)/.developed      ## changes of forge_proxy/core that a test has to notice, ARGS="--seed 7 --only rescue/"
 	$(BIN)/python -m tests.mutants $(ARGS)

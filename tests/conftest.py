@@ -29,7 +29,7 @@ settings.load_profile("forge-proxy")
 
 TESTS = Path(__file__).parent
 TIERS = {
-    "unit": ("core", "fuzz", "settings", "wire"),
+    "unit": ("core", "fuzz", "settings", "templates", "wire"),
     "app": (
         "api", "backends", "cli", "contracts", "daemon", "engine", "evals", "hardware", "harness", "schemas", "store",
         "telemetry", "tools", "workflows",
@@ -40,6 +40,8 @@ TIERS = {
 STARTS_PROCESSES = {
     "backends/llama_server/test_manager.py",
     "backends/test_anthropic.py",
+    "backends/test_chat_templates.py",
+    "backends/test_template_sources.py",
     "backends/test_scheme.py",
     "cli/test_completion.py",
     "cli/test_minimum.py",

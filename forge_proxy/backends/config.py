@@ -211,6 +211,11 @@ class BackendConfig(BaseModel):
     model: str | None = Field(
         default=None, min_length=1, description="The model to use if a request names one that the server does not know."
     )
+    chat_template: Path | None = Field(
+        default=None,
+        description="A file with the model's chat template, for servers that do not report it: a Jinja template,"
+        " `tokenizer_config.json` or a GGUF file. The form of the model's tool calls is learned from it.",
+    )
     api_key: SecretStr | None = Field(
         default=None, description="The model server's API key. Never logged; never taken from clients."
     )

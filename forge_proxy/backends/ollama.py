@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
+from forge_proxy.backends.chat_templates import GO_TEMPLATE
 from forge_proxy.backends.config import OllamaConfig
 from forge_proxy.backends.exchange import OK, write_call
 from forge_proxy.backends.http import HttpClient
@@ -19,7 +20,7 @@ from forge_proxy.core.errors import (
     ThinkingNotSupportedError,
 )
 from forge_proxy.core.health import Health
-from forge_proxy.core.jsontypes import Json, is_object
+from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.events import FieldsOmitted, PromptTruncated
 from forge_proxy.engine.ports import Observer
@@ -101,6 +102,24 @@ class Ollama:
         return [
             to_card(model, descriptions[model.name], loaded.get(model.name), self.options.num_ctx) for model in listed
         ]
+
+    async def read_template(self, model: str | None) -> str | None:
+        """See `chat_templates.server.TemplateServer`. Returns Ollama's own template, which only Ollama can render."""
+        shown = await self._api.post("show", {"model": model or ""})
+        template = shown.get("template") if is_object(shown) else None
+        return f"{GO_TEMPLATE}{template}" if isinstance(template, str) else None
+
+    async def render_template(self, model: str | None, body: JsonObject) -> str | None:
+        """See `chat_templates.server.TemplateServer`. Ollama renders without generating since 0.11.11."""
+        loading = encode_loading(model or "", self.options)
+        options = loading.get("options")
+        # An earlier version generates in place of rendering: one token is the least.
+        limited: JsonObject = {**(options if is_object(options) else {}), "num_predict": 1}
+        asked: JsonObject = {**loading, **body, "options": limited, "stream": False, "_debug_render_only": True}
+        rendered = await self._api.post("chat", asked, seconds=None)
+        info = rendered.get("_debug_info") if is_object(rendered) else None
+        prompt = info.get("rendered_template") if is_object(info) else None
+        return prompt if isinstance(prompt, str) else None
 
     async def loaded(self) -> Sequence[LoadedModel]:
         """Return the loaded models. Raises like `stream`."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.health import Health
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.backends.ollama.models import add_tag
 
@@ -50,6 +51,16 @@ class OllamaCatalog:
         """See `engine.ports.Backend`."""
         entry = self._entries.get(model or "")
         return await entry.ollama.context_window(entry.model) if entry else None
+
+    async def read_template(self, model: str | None) -> str | None:
+        """See `chat_templates.server.TemplateServer`."""
+        entry = self._entries.get(model or "")
+        return await entry.ollama.read_template(entry.model or model) if entry else None
+
+    async def render_template(self, model: str | None, body: JsonObject) -> str | None:
+        """See `chat_templates.server.TemplateServer`."""
+        entry = self._entries.get(model or "")
+        return await entry.ollama.render_template(entry.model or model, body) if entry else None
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
+import orjson
+
 from forge_proxy.backends.exchange import (
     OK,
     authorization_header,
@@ -121,6 +123,24 @@ class OpenAICompatible:
                 raise
             return {}
         return props if is_object(props) else {}
+
+    async def read_template(self, model: str | None) -> str | None:
+        """See `chat_templates.server.TemplateServer`. Only llama-server reports it."""
+        props = await self._props()
+        template = props.get("chat_template_tool_use") or props.get("chat_template")
+        return template if isinstance(template, str) and template else None
+
+    async def render_template(self, model: str | None, body: JsonObject) -> str | None:
+        """See `chat_templates.server.TemplateServer`."""
+        url = f"{self._root}/apply-template"
+        async with self._http.open(
+            "POST", url, body=orjson.dumps(body), headers=self._headers, seconds=_QUICK_SECONDS
+        ) as response:
+            if response.status != OK:
+                raise await self._error(response)
+            rendered = parse_body(await response.read())
+        prompt = rendered.get("prompt") if is_object(rendered) else None
+        return prompt if isinstance(prompt, str) else None
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`. llama-server counts exactly, with its chat template applied."""

@@ -139,13 +139,19 @@ def rescue(
     tools: Annotated[
         Path | None, typer.Option("--tools", help="Required: JSON file with the offered tools, or a recorded request.")
     ] = None,
+    template: Annotated[
+        Path | None,
+        typer.Option(
+            "--template", help="The model's chat template: Jinja, tokenizer_config.json or GGUF. Alone: show its form."
+        ),
+    ] = None,
     finish: Annotated[Finish, typer.Option("--finish", help="'length': a token limit cut off the response.")] = "stop",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show the tool calls in a model's output, and why others are not recognized. Exit code 1 for an invalid call."""
     from forge_proxy.cli.rescue.command import run_rescue
 
-    if not run_rescue(file, tools, finish, json=json):
+    if not run_rescue(file, tools, finish, template, json=json):
         raise typer.Exit(FAILED)
 
 

@@ -15,6 +15,8 @@ from forge_proxy.cli.connect.minimum import describe_small_windows
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.errors import BackendError, BackendFault, ForgeError
+from forge_proxy.core.rescue.templates import describe_template
+from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.ports import Backend
 from forge_proxy.settings import Settings
@@ -52,6 +54,8 @@ async def _collect(settings: Settings, *, self_test: bool) -> tuple[list[tuple[s
             if small := describe_small_windows(windows):
                 rows.append(("window", small))
             good = health.status == "ok" and answers and free
+            if good:
+                rows.append(("template", await _describe_template(parts.engine)))
             if self_test and good:
                 rows += _self_test_rows(await parts.engine.test(await parts.engine.models.default_name()))
             rows.append(("result", "ready" if good else "not ready"))
@@ -60,6 +64,14 @@ async def _collect(settings: Settings, *, self_test: bool) -> tuple[list[tuple[s
         rows.append(("backend", str(error)))
         rows.append(("result", "not ready"))
         return rows, False
+
+
+async def _describe_template(engine: Engine) -> str:
+    """Return what is learned from the chat template of the default model, if it can be read."""
+    try:
+        return describe_template(await engine.forms.learn(await engine.models.default_name()))
+    except ForgeError as error:  # a server that lists no models
+        return f"not read: {error}"
 
 
 async def _list_models(backend: Backend) -> tuple[str, bool, list[int | None]]:

@@ -9,6 +9,7 @@ from typing import Literal
 from forge_proxy.core.chat import Constraint
 from forge_proxy.core.deprecation import renamed_attribute
 from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.rescue.templates import LearnedTemplate, read_learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class CapabilityCard:
     """Whether a repeated prompt is read from the prefix cache."""
     constraint: Constraint | None = None
     """What limits the model to calls of the offered tools, where plain text would suffice."""
+    template: LearnedTemplate | None = None
+    """What was learned from the model's chat template."""
 
     because = renamed_attribute("because", "reason")
 
@@ -44,7 +47,7 @@ class CapabilityCard:
 def read_card(value: Json) -> CapabilityCard | None:
     """Parse a card from the output of `as_json`; None for anything else, such as a card of another version."""
     names = {field.name for field in fields(CapabilityCard)}
-    if not isinstance(value, Mapping) or set(value) != names:
+    if not isinstance(value, Mapping) or {*value, "template"} != names:  # cards until 0.2 have no template
         return None
     match value:
         case {
@@ -56,7 +59,10 @@ def read_card(value: Json) -> CapabilityCard | None:
             "constraint": "schema" | "tool_choice" | "none" | None as constraint,
         }:
             flags = {key: flag for key in _FLAGS if isinstance(flag := value[key], bool)}
-            return CapabilityCard(model, tools, reason, calls, markup, **flags, constraint=constraint)
+            template = read_learned(value.get("template"))
+            return CapabilityCard(
+                model, tools, reason, calls, markup, **flags, constraint=constraint, template=template
+            )
         case _:
             return None
 

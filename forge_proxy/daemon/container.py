@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from forge_proxy.backends.capability_cache import CapabilityCache, state_folder
 from forge_proxy.backends.catalog import catalog_of
+from forge_proxy.backends.chat_templates.server import ServerTemplates, TemplateServer
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.manager import ServerManager
@@ -114,11 +115,15 @@ async def assemble(
                 compaction=settings.compaction,
                 dialect=_dialect(choice, config),
                 reader=process_pool,
+                templates=ServerTemplates(
+                    backend if isinstance(backend, TemplateServer) else None, process_pool, config.chat_template
+                ),
                 cards=_open_capability_cache(choice),
                 memory=memory,
                 turns=turns,
             )
         )
+        closing.push_async_callback(engine.forms.close)
         yield EngineAssembly(choice, backend, engine, machine, admission, switching, manager, control)
 
 

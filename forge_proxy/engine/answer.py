@@ -33,6 +33,7 @@ from forge_proxy.core.guardrails.retry_history import RetryHistory
 from forge_proxy.core.guardrails.usage import ESTIMATED, TokenUsage, estimate_usage
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.queueing import FairQueue
+from forge_proxy.core.rescue import LearnedForm
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.admission import Admission, Slot
@@ -50,6 +51,7 @@ from forge_proxy.engine.events import (
     ToolsUnvalidated,
 )
 from forge_proxy.engine.exchange import BackendExchange, BackendSession, EngineDeps
+from forge_proxy.engine.learned_forms import LearnedForms
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.respond_overhead import RespondOverhead
 from forge_proxy.engine.sampling import Sampling
@@ -93,6 +95,9 @@ class Engine:
             retry_history=self.retry_history,
         )  # fmt: skip
         self.capabilities = Capabilities(backend, self._backend, config.dialect, config.cards)
+        self.forms = LearnedForms(
+            config.templates, clock, observe, self.capabilities.template_of, self.capabilities.keep_template
+        )
 
     @property
     def policies(self) -> EnginePolicies:
@@ -131,7 +136,7 @@ class Engine:
     async def test(self, model: str) -> CapabilityCard:
         """Test a model, in a slot like a request, and store the result. Raises `BackendFault` or `Overloaded`."""
         async with self._admission.slot("self-test", model):
-            return await self.capabilities.test(model)
+            return await self.capabilities.test(model, await self.forms.learn(model))
 
     async def answer(
         self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""
@@ -154,7 +159,9 @@ class Engine:
         try:
             async with (
                 self._admit(session, request) as model,
-                aclosing(self._respond(request, policy, model, session)) as events,
+                aclosing(
+                    self._respond(request, policy, model, session, await self._form_of(request, policy, model))
+                ) as events,
             ):
                 async for event in events:
                     if isinstance(event, Report):
@@ -186,6 +193,7 @@ class Engine:
         """
         session = self._session(client, turn.request_id)
         async with self._admit(session, request) as model:
+            turn = replace(turn, form=await self._form_of(request, turn.policy, model))
             runner = AttemptRunner(session, request, turn, model, raw=True)
             async with aclosing(runner.attempt()) as events:
                 async for event in events:
@@ -230,8 +238,18 @@ class Engine:
             model = await self.models.resolve(request.model)  # a queued request must not reach the backend
             yield replace(model, sampling=self.sampling.values_for(model.served))
 
+    async def _form_of(self, request: ChatRequest, policy: GuardPolicy, model: ResolvedModel) -> LearnedForm | None:
+        """Return the form learned from the model's chat template, if calls may have to be recovered from text."""
+        is_needed = request.tools and request.tool_choice.mode != "none" and policy.enabled.rescue
+        return await self.forms.of(model.served) if is_needed else None
+
     def _respond(
-        self, request: ChatRequest, policy: GuardPolicy, model: ResolvedModel, session: BackendSession
+        self,
+        request: ChatRequest,
+        policy: GuardPolicy,
+        model: ResolvedModel,
+        session: BackendSession,
+        form: LearnedForm | None,
     ) -> AsyncGenerator[AnswerEvent]:
         """Respond to an admitted request: with guardrails if it offers tools, otherwise by relaying."""
         record = self.client_history.record_request(request, self._clock.now())
@@ -242,6 +260,7 @@ class Engine:
             opens_reasoning=self.learned.opens_reasoning(model.served),
             heuristics=heuristics,
             unanswered=record.find_unanswered_tools(),
+            form=form,
         )  # fmt: skip
         if turn is not None:
             record.terminal = turn.terminal

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.dialect import Dialect
+from forge_proxy.core.rescue.templates import LearnedTemplate
 from forge_proxy.engine.compat import CompatibleBackend
 from forge_proxy.engine.ports import Backend, CardStore
 from forge_proxy.engine.self_test import self_test
@@ -30,13 +32,27 @@ class Capabilities:
         """Cards by the name under which the server knows the model."""
         return self._cards
 
-    async def test(self, model: str) -> CapabilityCard:
-        """Test a model and store its card. Raises `BackendFault`."""
-        card = await self_test(self._backend, model, self._dialect)
+    async def test(self, model: str, template: LearnedTemplate | None = None) -> CapabilityCard:
+        """Test a model and store its card, with what was learned from its template. Raises `BackendFault`."""
+        card = replace(await self_test(self._backend, model, self._dialect), template=template)
+        self._store_card(card)
+        return card
+
+    def template_of(self, model: str) -> LearnedTemplate | None:
+        """Return what was learned from the chat template of a model, if a card has it."""
+        card = self._cards.get(model)
+        return card.template if card else None
+
+    def keep_template(self, model: str, template: LearnedTemplate) -> None:
+        """Store what was learned from the chat template of a model in its card, if it has one."""
+        card = self._cards.get(model)
+        if card is not None and card.template != template:
+            self._store_card(replace(card, template=template))
+
+    def _store_card(self, card: CapabilityCard) -> None:
         self._keep(card)
         if self._store is not None:
             self._store.keep(card)
-        return card
 
     def _keep(self, card: CapabilityCard) -> None:
         self._cards[card.model] = card

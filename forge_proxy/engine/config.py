@@ -14,7 +14,7 @@ from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.pacing import LoopTurns
-from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
+from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, TemplateLearner, ThoroughReader
 from forge_proxy.engine.sampling import Sampling
 
 
@@ -58,6 +58,8 @@ class EngineConfig:
     """Parses badly malformed responses. Without it they are retried."""
     cards: CardStore | None = None
     """Keeps the results of self-tests. Without it they are lost at the end of the process."""
+    templates: TemplateLearner | None = None
+    """Learns the form of calls from the chat templates of the models. Without it the general grammar serves."""
     memory: MemoryBudget | None = None
     """Limits the bytes of buffered responses. Default: no limit."""
     turns: LoopTurns = field(default_factory=LoopTurns)

@@ -53,6 +53,15 @@ class ToolsUnvalidated:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplateLearned:
+    """The chat template of a model was read. `form` is the shape of its calls; None with the reason for it."""
+
+    model: str | None
+    form: str | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRewritten:
     """The backend rejected a request as it was sent and accepted it with these changes. Reported when first seen."""
 
@@ -210,6 +219,7 @@ Event: TypeAlias = (
     | SamplingRecommended
     | ServerStateChanged
     | ToolsUnvalidated
+    | TemplateLearned
     | RequestRewritten
     | FieldsOmitted
     | PromptTruncated

@@ -11,6 +11,7 @@ from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.hardware import HardwareProfile
 from forge_proxy.core.health import Health
+from forge_proxy.core.rescue.templates import LearnedTemplate
 from forge_proxy.core.stream import Chunk, Reply
 from forge_proxy.engine.events import Event
 
@@ -97,6 +98,14 @@ class ThoroughReader(Protocol):
 
     async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Extraction | None:
         """Parse a reply thoroughly, or `lightly`; None if that does not finish in time. Raises nothing."""
+        ...
+
+
+class TemplateLearner(Protocol):
+    """Learns how a model writes calls from the chat template on its server."""
+
+    async def learn(self, model: str | None, known: LearnedTemplate | None) -> LearnedTemplate:
+        """Learn the template of a model; return `known` if it is of the same template. Raises nothing."""
         ...
 
 

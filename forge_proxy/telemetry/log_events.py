@@ -30,6 +30,7 @@ from forge_proxy.engine.events import (
     SamplingRecommended,
     ServerStateChanged,
     SlotsDetected,
+    TemplateLearned,
     ToolServerFailed,
     ToolsUnvalidated,
 )
@@ -51,6 +52,7 @@ _ServerEvent: TypeAlias = (
     | BudgetResolved
     | SamplingRecommended
     | ServerStateChanged
+    | TemplateLearned
     | RequestRewritten
     | FieldsOmitted
     | ModelSwapped
@@ -99,6 +101,9 @@ def _server_line(event: _ServerEvent) -> LogLine:
         case ServerStateChanged(server, state, detail):
             fields = {"server": server, "state": state, **({"detail": detail} if detail else {})}
             return LogLine("model server", fields, "warning" if state in _FAILURE_STATES else "info")
+        case TemplateLearned(model, form, why):
+            fields = {"model": model, "form": form} if form else {"model": model, "reason": why}
+            return LogLine("chat template learned" if form else "chat template not learned", fields)
         case RequestRewritten(model, changes):
             return _renamed("request format adapted", _FORMAT_ADAPTED, {"model": model, "changes": changes})
         case FieldsOmitted(omitted):

@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from forge_proxy.backends.capability_cache import CapabilityCache, state_folder
-from forge_proxy.core.capability import CapabilityCard
+from forge_proxy.core.capability import CapabilityCard, read_card
+from forge_proxy.core.rescue import LearnedForm
+from forge_proxy.core.rescue.templates import LearnedTemplate
 
 CARD = CapabilityCard("m", "prompt", "it is so", calls=True, parallel=False)
 OTHER = CapabilityCard("n", "native", "it is so", calls=True)
+
+
+FORM = LearnedForm("named", "", "<|act|>", "<|done|>", "", name_closes="<|with|>")
+"""A form as it is learned from a template."""
+
+
+@pytest.mark.parametrize(
+    "template",
+    [LearnedTemplate(FORM, digest="abc"), LearnedTemplate(None, "no calls", "why", "abc"), None],
+)
+def test_what_was_learned_from_the_template_is_kept_in_the_card(
+    tmp_path: Path, template: LearnedTemplate | None
+) -> None:
+    card = replace(CARD, template=template)
+
+    CapabilityCache(tmp_path, "s").keep(card)
+
+    assert CapabilityCache(tmp_path, "s").load() == [card]
+
+
+def test_a_card_of_an_earlier_version_has_no_template_and_is_read() -> None:
+    written = {key: value for key, value in CARD.as_json().items() if key != "template"}
+
+    assert read_card(written) == CARD
 
 
 def test_cards_are_stored_by_server_and_model(tmp_path: Path) -> None:

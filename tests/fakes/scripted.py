@@ -18,6 +18,7 @@ from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import Event
+from forge_proxy.engine.ports import TemplateLearner
 from tests.fakes.says import Said
 
 JsonDict = dict[str, Any]
@@ -130,13 +131,15 @@ async def chat(
     headers: Mapping[str, str] | None = None,
     heard: list[Event] | None = None,
     window: int | None = None,
+    templates: TemplateLearner | None = None,
 ) -> Answer:
     """Send one request through the whole application to a scripted backend, and read the answer as a client would."""
     model = script if callable(script) else None
     http = ScriptedHttp(() if callable(script) else script, cut, window=window, model=model)
     backend = OpenAICompatible("http://scripted", http)
     observe = (heard if heard is not None else []).append
-    engine = Engine(EngineConfig(backend, StillClock(), observe, guardrails=policy or GuardPolicy()))
+    guardrails = policy or GuardPolicy()
+    engine = Engine(EngineConfig(backend, StillClock(), observe, guardrails=guardrails, templates=templates))
     app = create_app(engine, backend, ServerConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         response = await client.post(

@@ -113,7 +113,7 @@ def is_no_secret(path: tuple[str, ...]) -> bool:
     """Names and paths are shown as they are."""
     return path[-1] in {
         "model", "host", "gguf", "binary", "command", "cwd", "ollama", "aliases", "api_keys_file", "admin_keys_file",
-        "extra", "args", "terminal_tools", "x",
+        "extra", "args", "terminal_tools", "x", "chat_template",
     }  # fmt: skip
 
 

@@ -238,3 +238,46 @@ def test_an_unreadable_file_is_an_error_with_its_name(folder: Path, words: list[
     assert ended.code == 2
     (fault,) = faults(ended)
     assert fault.startswith(said)
+
+
+OWN = Path(__file__).parents[1] / "templates" / "own"
+
+
+def test_the_form_that_a_template_shows_is_printed(folder: Path) -> None:
+    ended = command("rescue", "--template", str(OWN / "names-and-objects.jinja"), cwd=folder)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == ('template    \'<|acts|><|act|>tools/NAME#N<|with|>{"KEY": "VALUE"}<|done|><|/acts|>\'\n')
+
+
+def test_the_form_that_a_template_shows_is_printed_as_json(folder: Path) -> None:
+    ended = command("rescue", "--json", "--template", str(OWN / "names-and-objects.jinja"), cwd=folder)
+
+    assert json.loads(ended.out)["form"]["call_closes"] == "<|done|>"
+
+
+def test_a_call_in_the_form_of_a_template_is_found(folder: Path) -> None:
+    said = '<|acts|><|act|>tools/get_weather#1<|with|>{"city": "Paris", "days": 3}<|done|><|/acts|>'
+
+    ended = rescue(folder, said, "--template", str(OWN / "names-and-objects.jinja"))
+
+    assert ended.code == 0, ended.out
+    assert "  form        template, in markup" in ended.out.splitlines()
+    assert found(folder, said)["calls"] == []
+
+
+def test_a_template_that_is_not_understood_is_reported_and_changes_nothing(folder: Path) -> None:
+    (folder / "t.jinja").write_text("{{ messages[0].content }}")
+
+    alone = command("rescue", "--template", "t.jinja", cwd=folder)
+    with_text = rescue(folder, PARIS, "--template", "t.jinja")
+
+    assert (alone.code, alone.out) == (1, "template    not learned: the template does not render calls\n")
+    assert with_text.out == rescue(folder, PARIS).out
+
+
+def test_a_file_without_a_template_is_an_error(folder: Path) -> None:
+    ended = command("rescue", "--template", "tools.json", cwd=folder)
+
+    assert ended.code != 0
+    assert "tools.json: " in ended.err

@@ -264,7 +264,11 @@ def test_check_prints_what_would_be_used() -> None:
 
     assert ended.code == 0
     rows = dict(line.split(maxsplit=1) for line in ended.out.splitlines())
-    assert list(rows) == ["listen", "guardrails", "backend", "reason", "health", "models", "window", "result"]
+    names = ["listen", "guardrails", "backend", "reason", "health", "models", "window", "template", "result"]
+    assert list(rows) == names
+    assert rows["template"].strip() == repr(
+        '<tool_call>\n{"name": "NAME", "arguments": {"KEY": "VALUE"}}\n</tool_call>'
+    )
     assert rows["backend"].startswith("embedded at http://127.0.0.1:")
     assert rows["health"].strip() == "ok"
     assert rows["models"].strip() == "tiny-tools (2048 tokens)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -68,6 +68,15 @@ class StatusInfo(BaseModel):
     hardware: HardwareInfo
 
 
+class TemplateInfo(BaseModel):
+    """What was learned from a chat template."""
+
+    form: dict[str, Any] | None = Field(description="The form of the model's calls: its shape and its literals.")
+    failure: str = Field(description="Why no form was learned; empty if one was.")
+    detail: str = Field(description="What the template or its renderer reported.")
+    digest: str = Field(description="Identifies the template.")
+
+
 class CapabilityInfo(BaseModel):
     """The capabilities of one model. Null means that the self-test could not determine the value."""
 
@@ -86,6 +95,9 @@ class CapabilityInfo(BaseModel):
     prefix_cache: bool | None = Field(description="Whether a repeated prompt is read from the prefix cache.")
     constraint: Literal["schema", "tool_choice", "none"] | None = Field(
         description="What limits the model to calls of the offered tools: their schema, `tool_choice`, or nothing."
+    )
+    template: TemplateInfo | None = Field(
+        description="What was learned from the model's chat template, if it was read."
     )
     because = former_field("reason", str)
 

@@ -11,6 +11,7 @@ from forge_proxy.backends.llama_server.status import COMING, describe_stopped
 from forge_proxy.core.chat import ModelCall, ModelCard, find_window
 from forge_proxy.core.errors import BackendError, BackendFault, BackendLost, BackendNotReady, BackendTimeout
 from forge_proxy.core.health import Health
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
 
 _RETRY_SECONDS = 2
@@ -66,6 +67,16 @@ class ManagedLlama:
         if latest is None or latest.spec != spec:
             raise BackendNotReady(self.url, self._manager.status().state, _RETRY_SECONDS)
         return latest.slots
+
+    async def read_template(self, model: str | None) -> str | None:
+        """See `chat_templates.server.TemplateServer`. None while no server runs."""
+        run = self._manager.current
+        return await run.server.read_template(model) if run else None
+
+    async def render_template(self, model: str | None, body: JsonObject) -> str | None:
+        """See `chat_templates.server.TemplateServer`. None while no server runs."""
+        run = self._manager.current
+        return await run.server.render_template(model, body) if run else None
 
     async def context_window(self, model: str | None = None) -> int | None:
         """See `engine.ports.Backend`. Returns the last known one of a sleeping server, without waking it.

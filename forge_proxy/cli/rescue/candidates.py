@@ -117,7 +117,7 @@ class _Search:
         """Return the call that is found if the text consists only of what begins at `start`."""
         for end in self._ends(start):
             if end >= least:
-                calls = rescue(self._text[start:end], self._turn.callable_names).calls
+                calls = rescue(self._text[start:end], self._turn.callable_names, form=self._turn.form).calls
                 # An open call was cut by this end, unless the whole text ends here.
                 if calls and calls[0].start == 0 and (not calls[0].open or end >= len(self._text.rstrip())):
                     return calls[0]

@@ -78,8 +78,8 @@ def analyze(turn: Turn, text: str, finish: str) -> Findings:
 def _find_calls(turn: Turn, text: str, extraction: Extraction, *, is_thorough: bool) -> list[FoundCall]:
     """Return the extracted calls, each with its position."""
     repair = repair_object if is_thorough else None
-    in_text = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, repair=repair).calls
-    in_reasoning = () if in_text else rescue(extraction.reasoning, turn.callable_names).calls
+    in_text = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, repair=repair, form=turn.form).calls
+    in_reasoning = () if in_text else rescue(extraction.reasoning, turn.callable_names, form=turn.form).calls
     remaining = [*in_text, *in_reasoning]
     details = [mark.detail for mark in extraction.interventions if mark.kind is Outcome.RESCUED]
     calls: list[FoundCall] = []

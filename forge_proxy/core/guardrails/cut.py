@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from forge_proxy.core.rescue import StreamingParser
 from forge_proxy.core.rescue.grammar.json_keys import NAME_KEYS
+from forge_proxy.core.rescue.grammar.learned_form import LearnedForm, form_patterns
 from forge_proxy.core.rescue.grammar.markup import ARGUMENT_TOKEN, CLOSER, INVOKE, OPENER
 
 _OPENERS = (OPENER, INVOKE, ARGUMENT_TOKEN)
@@ -24,13 +25,13 @@ LOOP_NOTICE = "The model was stopped because its reasoning only repeated itself;
 """The text for the client if a loop left none; the finish reason is `length` in that case too."""
 
 
-def find_incomplete_call(text: str, names: Sequence[str]) -> int | None:
+def find_incomplete_call(text: str, names: Sequence[str], form: LearnedForm | None = None) -> int | None:
     """Return the index in a text cut by the token limit where an incomplete call starts; None if there is none.
 
-    `text` is the text without its complete calls. Only the part that the stream gate buffers is examined, so a
-    streaming client has received everything before that index.
+    `text` is the text without its complete calls; `form` is the form learned from the model's chat template. Only the
+    part that the stream gate buffers is examined, so a streaming client has received everything before that index.
     """
-    parser = StreamingParser(names, template_thinks=False)
+    parser = StreamingParser(names, template_thinks=False, form=form)
     parser.feed(text)
     parser.decide_postponed()
     buffered = parser.buffered_text
@@ -39,12 +40,23 @@ def find_incomplete_call(text: str, names: Sequence[str]) -> int | None:
     begins = [
         found.start() for pattern in _OPENERS if (found := pattern.search(buffered)) and not _is_closed(buffered, found)
     ]
+    if form and (begun := _find_begun(form, buffered)) is not None:
+        begins.append(begun)
     if half := _HALF_OPENER.search(buffered):
         begins.append(half.start())
     if named := _match_named(names).search(buffered):
         begins.append(named.start())
     positions = [len(text) - len(buffered) + begin for begin in begins]
     return min((position for position in positions if not _is_in_code(text, position)), default=None)
+
+
+def _find_begun(form: LearnedForm, buffered: str) -> int | None:
+    """Return the start of a learned form, whole or unfinished, that no markup closes; None if there is none."""
+    patterns = form_patterns(form)
+    begun = patterns.begins.search(buffered) or patterns.unfinished.search(buffered)
+    closer = patterns.call_closes
+    is_closed = begun and closer.pattern and closer.search(buffered, begun.end())
+    return begun.start() if begun and begun.group().strip() and not is_closed else None
 
 
 def find_tool_name(fragment: str, names: Sequence[str]) -> str:

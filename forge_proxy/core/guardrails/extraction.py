@@ -69,7 +69,7 @@ def extract(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     if not turn.policy.enabled.rescue:
         return Extraction(text, reply.calls, text_with_calls=text, cut=cut)
     repair = repair_object if thorough else None
-    rescued = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, repair=repair)
+    rescued = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, repair=repair, form=turn.form)
     reasoning, written = rescued.reasoning, rescued.text_with_calls or rescued.text
     closes_thoughts = rescued.closes_reasoning if text.strip() else None
     if len(rescued.calls) > MAX_CALLS:
@@ -144,7 +144,7 @@ def _complete(
 
 def _without_begun_call(turn: Turn, text: str, reply: Reply) -> tuple[str, str | None]:
     """Return the text before a call that was begun at the token limit, and the name of its tool if it is known."""
-    if reply.finish != "length" or (begin := find_incomplete_call(text, turn.callable_names)) is None:
+    if reply.finish != "length" or (begin := find_incomplete_call(text, turn.callable_names, turn.form)) is None:
         return text, None
     return text[:begin], find_tool_name(text[begin:], turn.names)
 
@@ -186,7 +186,7 @@ def _without_duplicates(found: Iterable[RecoveredCall], native: tuple[ToolCall, 
 
 def _calls_at_end(reasoning: str, turn: Turn, reply: Reply) -> tuple[RescueResult, tuple[RecoveredCall, ...]]:
     """Return the rescue result of the reasoning and the calls with which it ends."""
-    rescued = rescue(reasoning, turn.callable_names)
+    rescued = rescue(reasoning, turn.callable_names, form=turn.form)
     end = len(reasoning.rstrip())
     ending: list[RecoveredCall] = []
     for item in reversed(rescued.calls):

@@ -53,7 +53,8 @@ class StreamGate:
         self.is_abandoned = False
         """Whether the attempt is abandoned: a call is required and the text has become too long without one."""
         rescues = turn.policy.enabled.rescue
-        self._parser = StreamingParser(turn.callable_names, template_thinks=not self._live) if rescues else None
+        names, thinks = turn.callable_names, not self._live
+        self._parser = StreamingParser(names, template_thinks=thinks, form=turn.form) if rescues else None
         self._buffered_text = StringIO()
         """Text buffered until the verdict. If it turns out to be reasoning, it is sent as reasoning."""
         self._sent_reasoning = StringIO()

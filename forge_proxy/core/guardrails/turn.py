@@ -14,6 +14,7 @@ from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.core.guardrails.terminal_tools import TerminalTool, find_terminal_tools
 from forge_proxy.core.jsontypes import JsonObject, is_list, is_object
 from forge_proxy.core.messages import Message, ToolCall
+from forge_proxy.core.rescue.grammar.learned_form import LearnedForm
 from forge_proxy.core.tool_names import resolve_name
 
 
@@ -103,6 +104,8 @@ class Turn:
     """The plain text that was retried. It is delivered if no retry returns anything better."""
     messages: tuple[JsonObject, ...] = ()
     """The conversation as the client sent it, to detect a retry of plain text that only repeats answered calls."""
+    form: LearnedForm | None = None
+    """The form of the model's calls, learned from its chat template."""
     last_calls: tuple[ToolCall, ...] = ()
     """The latest failed calls. They are delivered with outcome `exhausted` if all later attempts are empty."""
     terminal: tuple[TerminalTool, ...] = ()
@@ -247,12 +250,13 @@ def open_turn(
     opens_reasoning: bool = False,
     unanswered: Collection[str] = (),
     heuristics: ActiveHeuristics = NO_HEURISTICS,
+    form: LearnedForm | None = None,
 ) -> Turn | None:
     """Return the first turn of a request; None if there is nothing to guard and the request passes through.
 
     `nudge_text` is the current decision of the text policy for this model, `opens_reasoning` whether its chat template
     opens a reasoning block, `unanswered` the tools that are terminal because the client never answers their calls,
-    `heuristics` those that apply to the request.
+    `heuristics` those that apply to the request, `form` the form of calls learned from the template.
 
     A client with a terminal tool expects a call: plain text is retried as often as an invalid call. Requests for
     several choices (`n` > 1) are never retried.
@@ -283,6 +287,7 @@ def open_turn(
         opens_reasoning=opens_reasoning,
         terminal=terminal,
         heuristics=heuristics,
+        form=form,
     )
 
 

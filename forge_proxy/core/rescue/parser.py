@@ -22,8 +22,9 @@ from forge_proxy.core.rescue.grammar.headers import (
     is_mention,
     read_header,
 )
+from forge_proxy.core.rescue.grammar.learned_form import LearnedForm
 from forge_proxy.core.rescue.grammar.markup import ARGUMENT_TOKEN, INVOKE, MINIMAX, NOISE, OPENER
-from forge_proxy.core.rescue.grammar.openers import CALL_FENCE, openers
+from forge_proxy.core.rescue.grammar.openers import CALL_FENCE
 from forge_proxy.core.rescue.readers.bare_calls import (
     read_first_form,
     read_loose_form,
@@ -35,6 +36,7 @@ from forge_proxy.core.rescue.readers.bare_calls import (
     starts_call,
 )
 from forge_proxy.core.rescue.readers.call_bodies import Body, read_body, read_invoke, read_named
+from forge_proxy.core.rescue.readers.learned_calls import find_call_end, read_begun_name, read_learned_calls
 from forge_proxy.core.rescue.readers.pythonic import CALL
 from forge_proxy.core.rescue.text_parts import UNPARSABLE_CODE, PartKind, TextPart
 
@@ -57,7 +59,7 @@ class Parser:
     ) -> None:
         self._text = text
         self._context = context
-        self.openers = openers(context.names)
+        self.openers = context.openers
         self.surroundings = Surroundings(text, context, open_fence, ended=ended)
         self._failures = 0
         self._user_message_start: int | None = None
@@ -117,13 +119,44 @@ class Parser:
         code = self.surroundings.find_code(position, low)
         if code and not self._follows_call(code[0], position):
             return code[1]
+        fenced = code is not None
+        form = self._context.form
+        if form is None or not self.openers.opens_learned_form(self._text, position):
+            return self._parse_general_form(position, low, fenced=fenced)
+        learned = self._parse_learned_form(form, position, low, fenced=fenced)
+        if learned is not None:
+            return learned
+        part = self._parse_general_form(position, low, fenced=fenced) if self._context.general else position + 1
+        is_call = isinstance(part, TextPart) and part.kind in (PartKind.CALLS, PartKind.BROKEN)
+        if is_call or fenced or not self._begins_learned_call(form, position):
+            return part
+        return TextPart(PartKind.BROKEN, position, find_call_end(self._text, position, form))
+
+    def _parse_learned_form(self, form: LearnedForm, position: int, low: int, *, fenced: bool) -> TextPart | int | None:
+        """Return the calls at `position` in the form of the model's template; None if they are unreadable."""
+        if not form.is_distinctive and not self._is_announced(position):
+            return None
+        body = read_learned_calls(self._text, position, form, self._context)
+        if body is None:
+            return None
+        if not form.is_distinctive and not all(self._context.resolve_name(parsed.call.tool) for parsed in body[0]):
+            return None
+        part = self._make_explicit_part(position, low, position + 1, body, fenced=fenced)
+        return replace(part, explicit=part.explicit and form.is_distinctive) if isinstance(part, TextPart) else part
+
+    def _begins_learned_call(self, form: LearnedForm, position: int) -> bool:
+        """Whether a call in that form was certainly started at `position`: its markup and an offered name."""
+        name = read_begun_name(self._text, position, form)
+        return form.is_distinctive and name is not None and (not name or self._context.resolve_name(name) is not None)
+
+    def _parse_general_form(self, position: int, low: int, *, fenced: bool) -> TextPart | int:
         match self._text[position]:
             case "<":
-                return self._parse_tag(position, low, fenced=code is not None)
+                return self._parse_tag(position, low, fenced=fenced)
             case "[":
-                return self._parse_bracket(position, low, fenced=code is not None)
+                return self._parse_bracket(position, low, fenced=fenced)
             case "{":
-                return self._parse_loose(position, low, fenced=code is not None)
+                return self._parse_loose(position, low, fenced=fenced)
             case "`":
                 return self._parse_call_fence(position)
             case "]":
@@ -134,8 +167,10 @@ class Parser:
                 )
             case "\n":
                 return self._parse_line(position)
-            case _:
+            case "✿" | ">":
                 return self._parse_marker(position)
+            case _:  # of a learned form only
+                return position + 1
 
     def _parse_tag(self, position: int, low: int, *, fenced: bool) -> TextPart | int:
         text = self._text
@@ -296,10 +331,7 @@ class Parser:
     def _parse_loose(self, position: int, low: int, *, fenced: bool) -> TextPart | int:
         """Return JSON or code without markup, which is a call only at the start of a line or after a colon."""
         text = self._text
-        begins = max(text.rfind("\n", max(0, position - _LINE), position) + 1, self._previous_end, position - _LINE)
-        line = text[begins:position].strip(" \t\r\n;,")
-        # A colon announces a call, but not a colon inside other JSON or code.
-        is_announced = not line or (line.endswith(":") and not _INSIDE_CODE.search(line))
+        is_announced = self._is_announced(position)
         if not is_announced and text[position] == "{":
             return position + 1
         if text[position] == "{" and (other_end := skip_other_object(text, position, self._context)):
@@ -318,6 +350,14 @@ class Parser:
             self._failures += 1
             return skip_brackets(text, position)
         return self._make_calls_part(position, low, body, explicit=False, fenced=fenced)
+
+    def _is_announced(self, position: int) -> bool:
+        """Whether a call without markup may start here: at the start of a line or after a colon."""
+        text = self._text
+        begins = max(text.rfind("\n", max(0, position - _LINE), position) + 1, self._previous_end, position - _LINE)
+        line = text[begins:position].strip(" \t\r\n;,")
+        # A colon announces a call, but not a colon inside other JSON or code.
+        return not line or (line.endswith(":") and not _INSIDE_CODE.search(line))
 
     def _parse_call_fence(self, position: int) -> TextPart | int:
         """Return the call in a code block whose info string marks it as a call."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue.context.parse_context import ObjectRepairer, ParseContext
+from forge_proxy.core.rescue.grammar.learned_form import LearnedForm
 from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.readers.json_calls import ParsedCall
 from forge_proxy.core.rescue.readers.strict_json import read_members
@@ -70,15 +71,22 @@ class RescueResult:
 
 
 def rescue(
-    text: str, names: Collection[str], *, template_thinks: bool = True, repair: ObjectRepairer | None = None
+    text: str,
+    names: Collection[str],
+    *,
+    template_thinks: bool = True,
+    repair: ObjectRepairer | None = None,
+    form: LearnedForm | None = None,
+    general: bool = True,
 ) -> RescueResult:
     """Return the calls in `text`, where `names` are the offered tools. Total: no input raises.
 
     Explicit markup is a call anywhere outside code, even if the tool is unknown. Bare and fenced JSON is a call only
     for an offered tool, at the end of the text, after a short lead-in at most. If `template_thinks` is true, the text
     before a closing reasoning tag without an opening tag is reasoning. `repair` is the last resort for broken objects.
+    `form` is the markup learned from the model's chat template; without `general`, it is the only one.
     """
-    context = ParseContext(names, repair)
+    context = ParseContext(names, repair, form, general=general)
     parts = list(Parser(text, context).parts())
     if not parts:
         return RescueResult(text, may_recover_more=context.may_recover_more)

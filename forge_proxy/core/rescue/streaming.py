@@ -20,7 +20,7 @@ from forge_proxy.core.rescue.grammar.headers import (
     read_header,
     read_token,
 )
-from forge_proxy.core.rescue.grammar.openers import openers
+from forge_proxy.core.rescue.grammar.learned_form import LearnedForm
 from forge_proxy.core.rescue.output_buffer import OutputBuffer, OutputPiece
 from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.rescue import RecoveredCall, rescue
@@ -55,10 +55,13 @@ class StreamingParser:
     Once a call has certainly started, everything from there on is buffered; `calls` returns the complete calls in it.
     """
 
-    def __init__(self, names: Collection[str], *, template_thinks: bool = True) -> None:
+    def __init__(
+        self, names: Collection[str], *, template_thinks: bool = True, form: LearnedForm | None = None
+    ) -> None:
         self._names = tuple(sorted(names))
-        self._context = ParseContext(self._names)
-        self._openers = openers(self._names)
+        self._form = form
+        self._context = ParseContext(self._names, form=form)
+        self._openers = self._context.openers
         self._template_thinks = template_thinks
         self._text = ""
         """The retained text: the buffered text and some context before it."""
@@ -105,7 +108,7 @@ class StreamingParser:
     @property
     def calls(self) -> tuple[RecoveredCall, ...]:
         """The complete calls in the buffered text; their positions are relative to its start."""
-        return tuple(call for call in rescue(self.buffered_text, self._names).calls if not call.open)
+        return tuple(call for call in rescue(self.buffered_text, self._names, form=self._form).calls if not call.open)
 
     def feed(self, piece: str) -> list[OutputPiece]:
         """Add a chunk and return the released pieces, in order. Released pieces are final."""

@@ -288,3 +288,10 @@ def test_every_repaired_text_is_an_object(rest: str) -> None:
     mended = repair_arguments("{" + rest)
 
     assert mended.text is None or read_object(mended.text) is not None
+
+
+@pytest.mark.parametrize("end", ["", "<|", '<|"|>O', '<|"|>Oslo<|"|>,<|'])
+def test_a_list_that_is_cut_inside_a_quote_token_is_open(end: str) -> None:
+    found = rescue(f"<|tool_call>call:plan{{stops:[{end}", ("plan",))
+
+    assert not any(not call.open for call in found.calls)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from forge_proxy.core.rescue.context.skip_unparsed import skip_brackets
+from forge_proxy.core.rescue.grammar.learned_form import LearnedForm
+from forge_proxy.core.rescue.grammar.openers import Openers, openers
 from forge_proxy.core.tool_names import offered_names
 
 ObjectRepairer = Callable[[str], "str | None"]
@@ -20,8 +22,19 @@ SEARCH = 4_000_000
 class ParseContext:
     """State of one parse of one text: budgets shrink and `may_recover_more` may be set; everything else is constant."""
 
-    def __init__(self, names: Iterable[str], repair: ObjectRepairer | None = None) -> None:
+    def __init__(
+        self,
+        names: Iterable[str],
+        repair: ObjectRepairer | None = None,
+        form: LearnedForm | None = None,
+        *,
+        general: bool = True,
+    ) -> None:
         self.names = tuple(sorted(names))
+        self.form = form
+        """The form learned from the model's chat template, which is read before the general grammar."""
+        self.general = general
+        """Whether the general grammar applies; without it, only the learned form is read, to measure it alone."""
         self._offered = offered_names(self.names)
         self.repair = repair
         """The last resort for broken objects, for a parse that no client waits for."""
@@ -33,6 +46,11 @@ class ParseContext:
         self._past_result = 0
         self.may_recover_more = False
         """Whether broken text was skipped that a parse with a larger effort budget might succeed on."""
+
+    @property
+    def openers(self) -> Openers:
+        """The search for possible starts."""
+        return openers(self.names, self.form, general=self.general)
 
     def may_search(self, length: int) -> bool:
         """Whether the budget allows a search of this many characters for closing tags."""

@@ -10,7 +10,7 @@ from forge_proxy.core.rescue.context.code_spans import CodeSpans
 from forge_proxy.core.rescue.context.parse_context import ParseContext
 from forge_proxy.core.rescue.grammar.headers import THINK_CLOSE, THINK_OPEN, read_header
 from forge_proxy.core.rescue.grammar.markup import ARGUMENT_TOKEN, INVOKE, MINIMAX, NOISE, OPENER
-from forge_proxy.core.rescue.grammar.openers import FENCE, PrecedingName, openers
+from forge_proxy.core.rescue.grammar.openers import FENCE, PrecedingName
 
 _FENCE_REACH = 80
 """Characters before a position within which an opening fence may start."""
@@ -27,7 +27,7 @@ class Surroundings:
     def __init__(self, text: str, context: ParseContext, open_fence: str = "", *, ended: bool = True) -> None:
         self._text = text
         self._context = context
-        self._openers = openers(context.names)
+        self._openers = context.openers
         self.code_spans = CodeSpans(text, open_fence, ended=ended)
         self.fence: int | None = None
         """Start of the fence that belongs to the position queried last."""
@@ -78,6 +78,8 @@ class Surroundings:
     def may_open(self, position: int, low: int) -> bool:
         """Whether the text at this position can start a call, whatever follows it."""
         text = self._text
+        if self._openers.opens_learned_form(text, position):
+            return True
         if text[position] == "<":
             tag = TOOL_TAG.match(text, position)
             return bool(

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from forge_proxy.core.rescue.grammar.json_keys import ARGUMENT_KEYS, NAME_KEYS
+from forge_proxy.core.rescue.grammar.learned_form import LearnedForm, form_patterns
 from forge_proxy.core.tool_names import offered_names
 
 _KEYS = "|".join(
@@ -80,10 +81,13 @@ class PrecedingName(NamedTuple):
 class Openers:
     """Search for possible starts, for one set of offered names."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], form: LearnedForm | None = None, *, general: bool = True) -> None:
         self._names = offered_names(tuple(name for name in names if 0 < len(name) <= _LONGEST))
         longest = max(map(len, self._names.sorted), default=0)
         self._reach = max(longest, len("functools")) + len("functions.") + 12
+        self._general = general
+        self._learned = form_patterns(form) if form else None
+        self._trigger = _trigger_with(self._learned.opener_source, general=general) if self._learned else _TRIGGER
 
     def find_preceding_name(self, text: str, low: int, position: int) -> PrecedingName | None:
         """Return the offered name directly before a position, with the tag that replaces the opener, if any."""
@@ -98,13 +102,19 @@ class Openers:
 
     def find(self, text: str, start: int) -> int:
         """Return the first possible start at or after `start`; -1 for none."""
-        for match in _TRIGGER.finditer(text, start):
+        for match in self._trigger.finditer(text, start):
             if match.lastindex is None or match[match.lastindex] in self._names:
                 return match.start()
         return -1
 
+    def opens_learned_form(self, text: str, position: int) -> bool:
+        """Whether the markup that was learned from the model's template starts here."""
+        return self._learned is not None and self._learned.begins.match(text, position) is not None
+
     def begins_with_call(self, text: str) -> bool:
         """Whether a response starts with a call without markup: a tool name, or words that announce a call."""
+        if not self._general:
+            return False
         if _FIRST.match(text):
             return True
         match = _FIRST_NAME.match(text)
@@ -133,6 +143,8 @@ class Openers:
             end = _find_lead_in(text, marker.start(), end)
         if name and self._may_be_name(name.group().rstrip()):
             end = min(end, _find_lead_in(text, marker.start(), name.start()) if marker else name.start())
+        if self._learned and (begun := self._learned.unfinished.search(text, low)):
+            end, unfinished = min(end, begun.start()), min(unfinished, begun.start())
         line = text.rfind("\n", low) + 1
         if line and self._may_begin_line(text[line:].lstrip(" \t")):
             end, unfinished = min(end, line - 1), min(unfinished, line - 1)
@@ -167,7 +179,13 @@ def _find_lead_in(text: str, low: int, end: int) -> int:
     return end
 
 
+@lru_cache(maxsize=16)
+def _trigger_with(learned: str, *, general: bool) -> re.Pattern[str]:
+    """Return the pattern of possible starts with a learned one, which has no groups, before all others or alone."""
+    return re.compile(rf"(?:{learned})|{_TRIGGER.pattern}" if general else learned)
+
+
 @lru_cache(maxsize=8)
-def openers(names: tuple[str, ...]) -> Openers:
+def openers(names: tuple[str, ...], form: LearnedForm | None = None, *, general: bool = True) -> Openers:
     """Return the openers for these names. A small cache suffices, because `offered_names` caches the large part."""
-    return Openers(names)
+    return Openers(names, form, general=general)

@@ -37,6 +37,8 @@ _COLON = re.compile(r"\s*+(?:=>|:=|[:=])")
 _OBJECT_END = re.compile(r"\s*}+\s*(?:<[^<>\s]{0,40}[|｜]>|<end_function_call>|\Z)")
 _END = re.compile(r"\Z|</|<[|｜](?!\")|\[/|```|\]<\]")
 """The end of an unclosed call: the end of the text, or markup that can only follow a call."""
+_CUT_ENDS = ("", "<|", "<｜")
+"""The end of a text, or a token that it cuts: the rest may have been Gemma's quote token."""
 
 # Text that may follow a closing quote. A quote followed by anything else is part of the string.
 _GAP = r"\s{0,64}(?:(?://[^\n\"]{0,200}\n|/\*[^*\"]{0,200}\*/)\s{0,64})?"
@@ -191,7 +193,7 @@ class LenientReader:
             return True
         if self.ends_here():
             self.repairs.add("brackets")
-            self.open = self.at == len(self.text)
+            self.open = self.text[self.at : self.at + 3] in _CUT_ENDS
             return True
         if self._depth > 1 and self.text[self.at] in others:
             self.repairs.add("brackets")

@@ -38,8 +38,8 @@ _CUT = r"</?[\w:|｜]{0,20}\Z|\Z"
 _PAIR_CLOSER = re.compile(rf"{CLOSE}arg_value\s*>(?=\s*(?:{_NEXT}|{_ENDING}|{_CUT}|</\w{{1,24}}>))")
 _STOP = re.compile(rf"(?=\s*(?:{_NEXT}|{_ENDING}))")
 
-_CDATA = re.compile(r"\s{0,16}<!\[CDATA\[")
-_CDATA_END = re.compile(r"\]\]>(?=\s{0,16}</)")
+CDATA = re.compile(r"\s{0,16}<!\[CDATA\[")
+CDATA_END = re.compile(r"\]\]>(?=\s{0,16}</)")
 _NAME_SPACE = re.compile(r"<([|｜]DSML[|｜]|[\w.-]{1,24}[:|｜])")
 _MAX_SPACES = 4
 """Maximum namespaces in one call: each needs a separate pattern, and no model writes more."""
@@ -160,17 +160,17 @@ def _put_value(
     stop: int = -1,
 ) -> None:
     """Add the value that starts at `start`, up to its closer or, if that is missing, to the next tag."""
-    cdata = _CDATA.match(text, start)
-    cdata_end = parameters.find_closer(text, cdata.end(), _CDATA_END) if cdata else None
+    cdata = CDATA.match(text, start)
+    cdata_end = parameters.find_closer(text, cdata.end(), CDATA_END) if cdata else None
     end, following = _find_value_end(text, cdata_end.end() if cdata_end else start, parameters, pattern, context, stop)
     if cdata and cdata_end and not text[cdata_end.end() : end].strip():
-        parameters.add(key, _join_cdata(text[cdata.end() : cdata_end.start()]), following)
+        parameters.add(key, join_cdata(text[cdata.end() : cdata_end.start()]), following)
         return
     value = text[start:end]
     parameters.add(key, value if pattern is _PAIR_CLOSER else strip_line_breaks(value), following)
 
 
-def _join_cdata(content: str) -> str:
+def join_cdata(content: str) -> str:
     """Return the content of CDATA sections in a row: in XML, `]]>` ends in one and continues in the next."""
     return content.replace("]]><![CDATA[", "")
 
