@@ -31,6 +31,13 @@ Surfaces = Annotated[
     list[str] | None,
     typer.Option("--surface", help="runner (the daemon's own loop) or proxy (a client's loop). Repeatable."),
 ]
+Clients = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--client",
+        help="The client on the proxy surface: scenario, text, terminal, reprompting or required. Repeatable.",
+    ),
+]
 Ablations = Annotated[
     list[str] | None,
     typer.Option("--ablation", help="A preset (see 'forge-proxy eval list'), or all. Repeatable."),
@@ -78,6 +85,7 @@ def run(
     config: ConfigFile = None, backend: BackendKind = None, backend_url: BackendUrl = None, gguf: Gguf = None,
     model: Model = None, llama_server: LlamaServer = None, ctx: Context = None,
     surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
+    client: Clients = None,
     runs: Annotated[
         int | None, typer.Option("--runs", min=1, help="Runs of each scenario under each preset (10; with --quick 25).")
     ] = None,
@@ -99,6 +107,7 @@ def run(
 ) -> None:  # fmt: skip
     """Run scenarios on one model. Runs that are already in the results file are not repeated."""
     from forge_proxy.cli.evals import run as running  # the help text needs no web server
+    from forge_proxy.evals.clients import select_clients
     from forge_proxy.settings import load
 
     if quick:
@@ -113,8 +122,9 @@ def run(
         running.run_probe(evaluated.settings)
         return
     plan = running.build_plan(
-        surface, ablation, scenario, tags, runs=runs or _RUNS, stream=stream, temperature=temperature, seed=seed,
-        max_tokens=max_tokens, strategy=compact_strategy, budget=budget, parallel=parallel, verbose=verbose,
+        surface, ablation, scenario, tags, clients=select_clients(client or ()), runs=runs or _RUNS, stream=stream,
+        temperature=temperature, seed=seed, max_tokens=max_tokens, strategy=compact_strategy, budget=budget,
+        parallel=parallel, verbose=verbose,
     )  # fmt: skip
     running.run_all([evaluated], plan, out or DEFAULT_FILE, list_only=list_only)
 
