@@ -45,6 +45,7 @@ Ablations = Annotated[
 Scenarios = Annotated[list[str] | None, typer.Option("--scenario", help="Only this scenario. Repeatable.")]
 Tags = Annotated[list[str] | None, typer.Option("--tags", help="Only scenarios with this tag. Repeatable.")]
 Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs of each scenario under each preset.")]
+Tasks = Annotated[int | None, typer.Option("--tasks", min=1, help="Only the first N of the selected scenarios.")]
 Models = Annotated[list[str] | None, typer.Option("--model", help="Only this model. Repeatable.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Stream the responses.")]
 Think = Annotated[
@@ -85,7 +86,7 @@ def run(
     config: ConfigFile = None, backend: BackendKind = None, backend_url: BackendUrl = None, gguf: Gguf = None,
     model: Model = None, llama_server: LlamaServer = None, ctx: Context = None,
     surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
-    client: Clients = None,
+    client: Clients = None, tasks: Tasks = None,
     runs: Annotated[
         int | None, typer.Option("--runs", min=1, help="Runs of each scenario under each preset (10; with --quick 25).")
     ] = None,
@@ -122,8 +123,8 @@ def run(
         running.run_probe(evaluated.settings)
         return
     plan = running.build_plan(
-        surface, ablation, scenario, tags, clients=select_clients(client or ()), runs=runs or _RUNS, stream=stream,
-        temperature=temperature, seed=seed, max_tokens=max_tokens, strategy=compact_strategy, budget=budget,
+        surface, ablation, scenario, tags, tasks, clients=select_clients(client or ()), runs=runs or _RUNS,
+        stream=stream, temperature=temperature, seed=seed, max_tokens=max_tokens, strategy=compact_strategy, budget=budget,
         parallel=parallel, verbose=verbose,
     )  # fmt: skip
     running.run_all([evaluated], plan, out or DEFAULT_FILE, list_only=list_only)

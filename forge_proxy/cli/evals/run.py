@@ -51,11 +51,12 @@ def build_plan(
     ablations: Sequence[str] | None,
     scenarios: Sequence[str] | None,
     tags: Sequence[str] | None,
+    tasks: int | None = None,
     **how: Unpack[EvalOptions],
 ) -> EvalPlan:
     """Build the plan of the command-line options. Raises `InvalidRequest`."""
     cells = select_presets(ablations or ["reforged"], select_surfaces(surfaces or ["runner"]))
-    return EvalPlan(cells, select_scenarios(scenarios or (), tags or ()), **how)
+    return EvalPlan(cells, select_scenarios(scenarios or (), tags or ())[:tasks], **how)
 
 
 def run_all(models: Sequence[EvaluatedModel], plan: EvalPlan, out: Path, *, list_only: bool) -> None:
