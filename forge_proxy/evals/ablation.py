@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.guardrails import Switches
+from forge_proxy.core.guardrails import GuardPolicy, Switches
+from forge_proxy.core.jsontypes import JsonObject, no_fields
 from forge_proxy.core.workflow.definition import Workflow
 
 Surface: TypeAlias = Literal["runner", "proxy"]
@@ -34,6 +35,8 @@ class Ablation:
     max_tool_errors: int = 2
     compaction: bool = True
     respond: bool = True
+    settings: JsonObject = field(default_factory=no_fields)
+    """Settings of `guardrails` for what the header cannot switch off; on the proxy surface only."""
     surfaces: frozenset[Surface] = _BOTH
 
     @property
@@ -54,6 +57,10 @@ class Ablation:
         on = [name for name, is_on in self.switches.model_dump(by_alias=True).items() if is_on]
         return ",".join(on) or "off"
 
+    def apply_settings(self, policy: GuardPolicy) -> GuardPolicy:
+        """Return the policy of the daemon that serves this preset."""
+        return GuardPolicy.model_validate({**policy.model_dump(by_alias=True), **self.settings})
+
     def apply_to(self, workflow: Workflow) -> Workflow:
         """Return the workflow, without steps and prerequisites if they are off."""
         if self.steps:
@@ -62,7 +69,7 @@ class Ablation:
         return replace(workflow, tools=tools, required_steps=())
 
 
-_ALL = (
+_EVERY = (
     Ablation("reforged", "nothing"),
     Ablation(
         "bare",
@@ -85,7 +92,30 @@ _ALL = (
     ),
     Ablation("no_compact", "compaction: a history over the budget ends the run", compaction=False, surfaces=_RUNNER),
     Ablation("no_respond", "the `respond` tool", respond=False, surfaces=_PROXY),
+    Ablation(
+        "v02",
+        "what 0.2.0 did not have",
+        settings={
+            "terminal_tools": ["!*"],
+            "on_repeat": "accept",
+            "on_early_end": "accept",
+            "constrain_retries": "never",
+            "retry_temperature": "unset",
+        },
+        surfaces=_PROXY,
+    ),
+    Ablation(
+        "no_terminal_tools",
+        "recognition of terminal tools",
+        settings={"terminal_tools": ["!*"]},
+        surfaces=_PROXY,
+    ),
+    Ablation("no_repeats", "retries of repeated calls", settings={"on_repeat": "accept"}, surfaces=_PROXY),
+    Ablation("no_early_end", "retries of early ends", settings={"on_early_end": "accept"}, surfaces=_PROXY),
+    Ablation("no_constrain", "constrained retries", settings={"constrain_retries": "never"}, surfaces=_PROXY),
 )
+# A preset exists if its guardrail does.
+_ALL = tuple(one for one in _EVERY if one.settings.keys() <= GuardPolicy.model_fields.keys())
 PRESETS: Mapping[str, Ablation] = {one.name: one for one in _ALL}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import aiohttp
 
@@ -32,10 +33,14 @@ _OF_THE_SERVER = frozenset({"backend_unreachable", "backend_error", None})
 
 
 class ProxyHarness:
-    """`Harness` over a proxy at `url`, which ends in `/v1`. Close it at the end."""
+    """`Harness` over a proxy at `url`, which ends in `/v1`. Close it at the end.
 
-    def __init__(self, url: str, model: str | None = None) -> None:
-        self._url = f"{url}/chat/completions"
+    `presets` are the URLs of the presets that have a daemon of their own.
+    """
+
+    def __init__(self, url: str, model: str | None = None, presets: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.url = url
+        self._presets = presets
         self._model = model
         self._session = aiohttp.ClientSession(timeout=_SECONDS)
 
@@ -61,7 +66,7 @@ class ProxyHarness:
                 "stream": job.config.stream,
                 **({"stream_options": {"include_usage": True}} if job.config.stream else {}),
             }
-            answer = await self._ask(body, job.preset.header, counter)
+            answer = await self._ask(self._presets.get(job.preset.name, self.url), body, job.preset.header, counter)
             if isinstance(answer, RunOutcome):
                 return answer
             if not answer.calls:
@@ -79,16 +84,15 @@ class ProxyHarness:
             messages += results
         return RunOutcome(error="MaxIterationsError", detail=f"no terminal tool in {counter.iterations} responses")
 
-    async def _ask(self, body: JsonObject, guardrails: str, counter: RunCounter) -> Reply | RunOutcome:
+    async def _ask(self, url: str, body: JsonObject, guardrails: str, counter: RunCounter) -> Reply | RunOutcome:
         """Return the response, or the outcome of the run if it is an error. Raises errors of the model server."""
+        url = f"{url}/chat/completions"
         try:
-            async with self._session.post(self._url, json=body, headers={"x-forge-guardrails": guardrails}) as response:
+            async with self._session.post(url, json=body, headers={"x-forge-guardrails": guardrails}) as response:
                 raw = await response.read()
-                answer = _ProxyResponse(
-                    self._url, response.status, response.headers, raw, is_stream=bool(body["stream"])
-                )
+                answer = _ProxyResponse(url, response.status, response.headers, raw, is_stream=bool(body["stream"]))
         except (aiohttp.ClientError, OSError) as exc:
-            raise BackendUnreachable(self._url, str(exc) or type(exc).__name__) from exc
+            raise BackendUnreachable(url, str(exc) or type(exc).__name__) from exc
         attempts = answer.attempts
         counter.iterations += attempts
         counter.retry_nudges += attempts - 1

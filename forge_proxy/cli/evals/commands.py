@@ -124,8 +124,8 @@ def run(
         return
     plan = running.build_plan(
         surface, ablation, scenario, tags, tasks, clients=select_clients(client or ()), runs=runs or _RUNS,
-        stream=stream, temperature=temperature, seed=seed, max_tokens=max_tokens, strategy=compact_strategy, budget=budget,
-        parallel=parallel, verbose=verbose,
+        stream=stream, temperature=temperature, seed=seed, max_tokens=max_tokens, strategy=compact_strategy,
+        budget=budget, parallel=parallel, verbose=verbose,
     )  # fmt: skip
     running.run_all([evaluated], plan, out or DEFAULT_FILE, list_only=list_only)
 

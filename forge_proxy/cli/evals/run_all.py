@@ -112,7 +112,9 @@ async def run_models(models: Sequence[EvaluatedModel], plan: EvalPlan, file: Res
 
         for model in models:
             try:
-                async with open_session(model.settings, plan.surfaces) as session:
+                async with open_session(
+                    model.settings, plan.surfaces, [preset for surface, preset in plan.cells if surface == "proxy"]
+                ) as session:
                     progress.update(task, description=session.model)
                     made += await _make(
                         session, model, plan, file, on_record, lambda count: progress.advance(task, count)
