@@ -121,3 +121,13 @@ def test_calls_of_an_ideal_run_are_calls_of_offered_tools() -> None:
         state = scenario.build(2)
         calls: tuple[ToolCall, ...] = state.ideal
         assert {one.tool for one in calls} <= set(state.workflow.tools), scenario.name
+
+
+async def test_search_does_what_find_does_unless_it_is_the_alternative() -> None:
+    (scenario,) = select_scenarios(["generated_look_up_git"])
+    state, family = scenario.build(0), next(one for one in FAMILIES if one.name == "git")
+    searched = ToolCall(family.search, state.ideal[0].arguments)
+
+    _, said = await follow(scenario, state, [searched, state.ideal[0], state.ideal[-1]])
+
+    assert family.detail in next(message.content for message in said if message.tool_call_id is not None)

@@ -167,7 +167,7 @@ def _build(family: Family, kind: str, plan: Callable[[_Things], _Plan], run: int
     """Build the state of a run."""
     things = _Things(family, kind, run)
     planned = plan(things)
-    service = _Service(planned)
+    service = _Service(planned, {family.search: family.find})
     offered = [*_tools(family), *_tools(things.distractor)[:2]]
     things.shuffle(offered)
     report = " ".join(map(str, planned.answer)) or "Hello!"
@@ -205,15 +205,17 @@ def _tools(family: Family) -> list[ToolSpec]:
 class _Service:
     """The far side of the tools of one run: it returns the planned results in turn, and an error for other calls.
 
-    After the last result of a call, the same call returns it again.
+    After the last result of a call, the same call returns it again. `same` are tools that do what another one does,
+    unless the plan has results of their own for them.
     """
 
-    def __init__(self, plan: _Plan) -> None:
+    def __init__(self, plan: _Plan, same: Mapping[str, str]) -> None:
         self._plan = plan
         self._left: dict[str, list[tuple[Mapping[str, Json], JsonObject | Exception]]] = {}
         for request, result in plan.steps:
             self._left.setdefault(request.tool, []).append((request.args() or {}, result))
         self._open = {_key(request.tool, request.args() or {}) for request, _ in plan.steps}
+        self._same = {tool: other for tool, other in same.items() if tool not in self._left}
         self._executed: set[str] = set()
 
     def tool(self, name: str) -> Does:
@@ -229,6 +231,7 @@ class _Service:
         return give
 
     def _answer(self, name: str, args: JsonObject) -> JsonObject | Exception:
+        name = self._same.get(name, name)
         left = self._left.get(name, [])
         matching = [each for each in left if _key(name, each[0]) == _key(name, args)]
         if not matching:
