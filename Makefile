@@ -21,7 +21,7 @@ LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=
 # processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges fuzz mutants schemas templates tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
+.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges client-matrix fuzz mutants schemas templates tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -73,6 +73,9 @@ bench: $(VENV)/.developed        ## what the daemon costs, as ratios measured in
 
 nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge wording
 	$(BIN)/python -m tests.bench.nudges $(ARGS)
+
+client-matrix: $(VENV)/.developed  ## guardrails by kind of client, into docs/evals.md, ARGS="--minutes 60"; continues
+	$(BIN)/python -m tests.bench.client_matrix $(ARGS)
 
 fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--minutes 10"
 	$(BIN)/python -m tests.fuzz $(ARGS)

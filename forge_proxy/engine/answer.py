@@ -73,6 +73,7 @@ class Engine:
     """Answers requests through one backend."""
 
     def __init__(self, config: EngineConfig) -> None:
+        self._config = config
         backend, clock, observe = config.backend, config.clock, config.observe
         self._backend = CompatibleBackend(backend, observe, config.dialect)
         self._respond_overhead = RespondOverhead(self._backend)
@@ -103,6 +104,13 @@ class Engine:
     def policies(self) -> EnginePolicies:
         """The policies in force."""
         return EnginePolicies(self._guardrails, self.budgets.policy, self.fitting.policy, self.sampling.policy)
+
+    def with_guardrails(self, policy: GuardPolicy) -> Engine:
+        """Return another engine with this policy over the same backend, which has learned nothing yet.
+
+        Both share the slots.
+        """
+        return Engine(replace(self._config, guardrails=policy, admission=self._admission))
 
     async def apply(
         self,

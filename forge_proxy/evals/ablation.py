@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.guardrails import Switches
+from forge_proxy.core.guardrails import GuardPolicy, Switches
+from forge_proxy.core.jsontypes import JsonObject, no_fields
 from forge_proxy.core.workflow.definition import Workflow
 
 Surface: TypeAlias = Literal["runner", "proxy"]
@@ -38,6 +39,8 @@ class Ablation:
     max_tool_errors: int = 2
     compaction: bool = True
     respond: bool = True
+    settings: JsonObject = field(default_factory=no_fields)
+    """Settings of `guardrails` for what the header cannot switch off; on the proxy surface only."""
     surfaces: frozenset[Surface] = _BOTH
 
     @property
@@ -59,6 +62,10 @@ class Ablation:
         """The value of the header `x-forge-guardrails`."""
         on = [name for name, is_on in self.switches.model_dump(by_alias=True).items() if is_on]
         return ",".join(on) or "off"
+
+    def apply_settings(self, policy: GuardPolicy) -> GuardPolicy:
+        """Return the policy of the daemon that serves this preset."""
+        return GuardPolicy.model_validate({**policy.model_dump(by_alias=True), **self.settings})
 
     def apply_to(self, workflow: Workflow) -> Workflow:
         """Return the workflow, without steps and prerequisites if they are off."""
@@ -93,6 +100,28 @@ _ALL = (
     ),
     Ablation("no_compact", "compaction: a history over the budget ends the run", compaction=False, surfaces=_RUNNER),
     Ablation("no_respond", "the `respond` tool", respond=False, surfaces=_PROXY),
+    Ablation(
+        "v02",
+        "what 0.2.0 did not have",
+        repeats=False,
+        early_end=False,
+        settings={
+            "terminal_tools": ["!*"],
+            "constrain_retries": "never",
+            "retry_temperature": "unset",
+        },
+        surfaces=_PROXY,
+    ),
+    Ablation(
+        "no_terminal_tools",
+        "recognition of terminal tools",
+        settings={"terminal_tools": ["!*"]},
+        surfaces=_PROXY,
+    ),
+    Ablation("no_repeats", "retries of repeated calls", repeats=False, surfaces=_PROXY),
+    Ablation("no_early_end", "retries of early ends", early_end=False, surfaces=_PROXY),
+    Ablation("no_constrain", "constrained retries", settings={"constrain_retries": "never"}, surfaces=_PROXY),
+    Ablation("always_constrain", "unconstrained retries", settings={"constrain_retries": "always"}, surfaces=_PROXY),
 )
 PRESETS: Mapping[str, Ablation] = {one.name: one for one in _ALL}
 

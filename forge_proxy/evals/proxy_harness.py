@@ -1,6 +1,6 @@
 """Executes runs through the proxy, with a plain agent loop over HTTP that does not know forge-proxy.
 
-The loop sends requests, executes the calls and sends the results. It ends with the terminal tool or plain text.
+The loop sends requests, executes the calls and sends the results. How it ends is the client's kind (`clients`).
 It repairs nothing: differences between presets are the effect of the proxy.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import aiohttp
 
@@ -17,26 +18,29 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_object, read_object
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import CompletionBuilder, Reply
 from forge_proxy.core.workflow.definition import ToolDef, Workflow
+from forge_proxy.evals.clients import MAX_REPROMPTS, REPROMPT, RESPOND
 from forge_proxy.evals.scenario import ScenarioState
 from forge_proxy.evals.single_run import PlannedRun, RunCounter, RunOutcome, is_server_fault
 from forge_proxy.wire.backends.openai.response import decode_response
 from forge_proxy.wire.backends.openai.stream import ChatStreamReader
 from forge_proxy.wire.backends.responses import UnreadableResponse
-from forge_proxy.workflows.sdk.respond import respond_tool
 from forge_proxy.workflows.tools import CallableTools
 
 _ATTEMPTS = re.compile(rb"x-forge-attempts=(\d+)")
 """Matches the comment at the end of a stream."""
 _SECONDS = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=1800)
 _OF_THE_SERVER = frozenset({"backend_unreachable", "backend_error", None})
-_RESPOND = respond_tool().name
 
 
 class ProxyHarness:
-    """`Harness` over a proxy at `url`, which ends in `/v1`. Close it at the end."""
+    """`Harness` over a proxy at `url`, which ends in `/v1`. Close it at the end.
 
-    def __init__(self, url: str, model: str | None = None) -> None:
-        self._url = f"{url}/chat/completions"
+    `presets` are the URLs of the presets that have a daemon of their own.
+    """
+
+    def __init__(self, url: str, model: str | None = None, presets: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.url = url
+        self._presets = presets
         self._model = model
         self._session = aiohttp.ClientSession(timeout=_SECONDS)
 
@@ -51,7 +55,8 @@ class ProxyHarness:
             {"role": "system", "content": workflow.build_system_prompt()},
             {"role": "user", "content": scenario_state.user_message},
         ]
-        offered = [_encode(tool) for name, tool in workflow.tools.items() if not (ends_with_text and name == _RESPOND)]
+        offered = [_encode(tool) for name, tool in workflow.tools.items() if not (ends_with_text and name == RESPOND)]
+        reprompts = MAX_REPROMPTS if job.config.client == "reprompting" else 0
         while counter.iterations < job.scenario.max_iterations:
             body: dict[str, Json] = {
                 **job.options,
@@ -61,12 +66,16 @@ class ProxyHarness:
                 "stream": job.config.stream,
                 **({"stream_options": {"include_usage": True}} if job.config.stream else {}),
             }
-            answer = await self._ask(body, job.preset.header, counter)
+            answer = await self._ask(self._presets.get(job.preset.name, self.url), body, job.preset.header, counter)
             if isinstance(answer, RunOutcome):
                 return answer
             if not answer.calls:
                 if ends_with_text and answer.text:
-                    return RunOutcome(_RESPOND, {"message": answer.text})
+                    return RunOutcome(RESPOND, {"message": answer.text})
+                if reprompts:
+                    reprompts -= 1
+                    messages += _reprompt(answer, workflow)
+                    continue
                 return RunOutcome(error="TextAnswer", detail=answer.text)
             messages.append(_encode_reply(answer))
             ended, results = await _execute_calls(answer.calls, workflow, counter)
@@ -75,16 +84,15 @@ class ProxyHarness:
             messages += results
         return RunOutcome(error="MaxIterationsError", detail=f"no terminal tool in {counter.iterations} responses")
 
-    async def _ask(self, body: JsonObject, guardrails: str, counter: RunCounter) -> Reply | RunOutcome:
+    async def _ask(self, url: str, body: JsonObject, guardrails: str, counter: RunCounter) -> Reply | RunOutcome:
         """Return the response, or the outcome of the run if it is an error. Raises errors of the model server."""
+        url = f"{url}/chat/completions"
         try:
-            async with self._session.post(self._url, json=body, headers={"x-forge-guardrails": guardrails}) as response:
+            async with self._session.post(url, json=body, headers={"x-forge-guardrails": guardrails}) as response:
                 raw = await response.read()
-                answer = _ProxyResponse(
-                    self._url, response.status, response.headers, raw, is_stream=bool(body["stream"])
-                )
+                answer = _ProxyResponse(url, response.status, response.headers, raw, is_stream=bool(body["stream"]))
         except (aiohttp.ClientError, OSError) as exc:
-            raise BackendUnreachable(self._url, str(exc) or type(exc).__name__) from exc
+            raise BackendUnreachable(url, str(exc) or type(exc).__name__) from exc
         attempts = answer.attempts
         counter.iterations += attempts
         counter.retry_nudges += attempts - 1
@@ -163,7 +171,16 @@ async def _execute_calls(
 
 def _ends_with_text(job: PlannedRun, workflow: Workflow) -> bool:
     """Return whether a plain-text response ends the run: if `respond` does, because the proxy adds its own."""
-    return _RESPOND in workflow.terminal_tools and job.config.tool_choice == "auto"
+    return RESPOND in workflow.terminal_tools and "tool_choice" not in job.options
+
+
+def _reprompt(answer: Reply, workflow: Workflow) -> list[Json]:
+    """Return the plain text and the client's message that asks for a call."""
+    ends = " or ".join(sorted(workflow.terminal_tools))
+    return [
+        {"role": "assistant", "content": answer.text},
+        {"role": "user", "content": REPROMPT.format(end=ends)},
+    ]
 
 
 def _encode_reply(reply: Reply) -> Json:

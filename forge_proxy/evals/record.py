@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.evals.ablation import Surface
+from forge_proxy.evals.clients import ClientKind
 
 Strategy: TypeAlias = Literal["tiered", "sliding", "none"]
 
@@ -26,6 +27,8 @@ class EvalConfiguration(BaseModel):
     """How tools are presented to the model: `native`, `prompt` or `auto`."""
     surface: Surface = "runner"
     ablation: str = "reforged"
+    client: ClientKind = "scenario"
+    """The kind of client on the proxy surface."""
     stream: bool = False
     think: bool | None = None
     """Whether the model produces reasoning; None for the model's default."""
@@ -52,9 +55,10 @@ class EvalConfiguration(BaseModel):
         mode = self.mode if self.mode != "auto" else ""
         choice = "any" if self.tool_choice == "any" else ""
         stream = "streamed" if self.stream else ""
+        client = f"{self.client} client" if self.client != "scenario" else ""
         values = [(_OPTIONAL_PARTS[name], getattr(self, name)) for name in fields]
         more = [template.format(value) for template, value in values if value is not None]
-        beside = [part for part in (mode, think, choice, stream, *more) if part]
+        beside = [part for part in (mode, think, choice, stream, client, *more) if part]
         # The name comes from a model server: a line break in it would break tables.
         name = "".join(letter if letter.isprintable() else "�" for letter in self.model)
         return f"{name} ({', '.join(beside)})" if beside else name

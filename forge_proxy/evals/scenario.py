@@ -11,6 +11,16 @@ from forge_proxy.core.workflow.definition import Workflow
 
 
 @dataclass(frozen=True, slots=True)
+class ReportEnd:
+    """A terminal tool that only reports the result, so that a client can end the task in its own way instead."""
+
+    field: str
+    """The argument that has the report."""
+    ask: Callable[[str | None], str]
+    """Returns the user's message for a terminal tool of this name; None for a report as plain text."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioState:
     """The state of a scenario for one run. Runs do not share state."""
 
@@ -20,6 +30,8 @@ class ScenarioState:
     """Returns what is wrong with the terminal call, given its tool and arguments, or None if it is correct."""
     ideal: tuple[ToolCall, ...] = ()
     """The calls of a model without mistakes, one per response, the terminal call last."""
+    report: ReportEnd | None = None
+    """None if the terminal tool is an action, or has a result of several fields."""
 
 
 @dataclass(frozen=True, slots=True)

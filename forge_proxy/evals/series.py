@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from forge_proxy.evals.ablation import Ablation, Surface
+from forge_proxy.evals.clients import ClientKind
 from forge_proxy.evals.record import EvalConfiguration, RunRecord
 from forge_proxy.evals.results import ResultsFile
 from forge_proxy.evals.scenario import Scenario
@@ -14,16 +15,22 @@ from forge_proxy.evals.single_run import Harness, PlannedRun, execute_run
 
 
 def plan_runs(
-    config: EvalConfiguration, cells: Sequence[tuple[Surface, Ablation]], scenarios: Sequence[Scenario], runs: int
+    config: EvalConfiguration,
+    cells: Sequence[tuple[Surface, Ablation]],
+    scenarios: Sequence[Scenario],
+    runs: int,
+    clients: Sequence[ClientKind] = ("scenario",),
 ) -> Sequence[PlannedRun]:
-    """Return all runs of a configuration for the given pairs of surface and preset.
+    """Return all runs of a configuration for the given pairs of surface and preset, on the proxy with each client.
 
     All first runs come before all second runs. If the series is interrupted, each pair has about as many runs, and
     other load on the machine affects all pairs alike.
     """
     planned = len(scenarios) * runs
     each = [
-        (preset, config.model_copy(update={"surface": surface, "ablation": preset.name})) for surface, preset in cells
+        (preset, config.model_copy(update={"surface": surface, "ablation": preset.name, "client": client}))
+        for surface, preset in cells
+        for client in (clients if surface == "proxy" else ("scenario",))
     ]
     return tuple(
         PlannedRun(one, preset, scenario, run, planned)

@@ -20,6 +20,7 @@ from forge_proxy.core.errors import (
 )
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, no_fields
 from forge_proxy.evals.ablation import Ablation
+from forge_proxy.evals.clients import adapt_scenario
 from forge_proxy.evals.record import EvalConfiguration, RunRecord
 from forge_proxy.evals.scenario import Scenario, ScenarioState
 
@@ -42,6 +43,11 @@ class PlannedRun:
         """The seed: equal for the same run number in every configuration, so that runs can be compared in pairs."""
         return self.config.seed + self.run
 
+    def build(self) -> ScenarioState:
+        """Build the scenario as the configuration's kind of client runs it."""
+        state = self.scenario.build(self.run)
+        return adapt_scenario(state, self.config.client, f"{self.scenario.name} {self.seed}")
+
     @property
     def options(self) -> JsonObject:
         """The request fields that the configuration sets."""
@@ -50,7 +56,7 @@ class PlannedRun:
             "seed": self.seed,
             "temperature": config.temperature,
             "max_tokens": config.max_tokens,
-            "tool_choice": "required" if config.tool_choice == "any" else None,
+            "tool_choice": "required" if config.tool_choice == "any" or config.client == "required" else None,
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -102,12 +108,12 @@ def is_server_fault(error: ForgeError) -> bool:
 
 async def execute_run(job: PlannedRun, harness: Harness) -> RunRecord:
     """Execute and score a run. If the backend connection breaks, repeat it once. Raises `is_no_result` errors."""
-    scenario_state, counter = job.scenario.build(job.run), RunCounter()
+    scenario_state, counter = job.build(), RunCounter()
     started_at = time.monotonic()
     try:
         outcome = await harness.execute(job, scenario_state, counter)
     except BackendBroke:  # repeating shows whether the server is down or fails on this particular run
-        scenario_state, counter = job.scenario.build(job.run), RunCounter()
+        scenario_state, counter = job.build(), RunCounter()
         try:
             outcome = await harness.execute(job, scenario_state, counter)
         except BackendBroke as error:
@@ -127,7 +133,7 @@ async def execute_run(job: PlannedRun, harness: Harness) -> RunRecord:
         error=outcome.error,
         detail=outcome.detail,
         iterations=counter.iterations,
-        ideal=job.scenario.ideal_iterations,
+        ideal=len(scenario_state.ideal) or job.scenario.ideal_iterations,
         seconds=round(seconds, 4),
         retry_nudges=counter.retry_nudges,
         step_nudges=counter.step_nudges,

@@ -17,7 +17,7 @@ from forge_proxy.core.errors import BackendBroke, BackendError, BackendUnreachab
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
-from forge_proxy.evals.ablation import PRESETS
+from forge_proxy.evals.ablation import PRESETS, Ablation
 from forge_proxy.evals.proxy_harness import ProxyHarness
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.scenario import Scenario
@@ -150,3 +150,25 @@ async def test_every_scenario_is_solved_by_a_model_that_makes_no_mistake() -> No
                 wrong[scenario.name] = run.wrong or run.error
 
     assert wrong == {}
+
+
+async def test_a_preset_with_settings_has_a_daemon_of_its_own() -> None:
+    preset = Ablation("one_retry", "further retries", settings={"max_retries": 0})
+    config = configuration("one_retry", surface="proxy", temperature=0.7)
+    async with stage_over(ScriptedHttp([])) as other, stage_over(ScriptedHttp([BOOK, SEND])) as own:
+        harness = ProxyHarness(other.url, presets={"one_retry": own.url})
+        run = await execute_run(PlannedRun(config, preset, TWO_STEPS, run=2, planned=1), harness)
+        await harness.close()
+
+    assert run.is_correct
+    assert preset.apply_settings(GuardPolicy()) == GuardPolicy(max_retries=0)
+
+
+async def test_an_engine_with_other_guardrails_shares_the_slots_and_nothing_learned() -> None:
+    engine = Engine(EngineConfig(OpenAICompatible("http://scripted", ScriptedHttp([])), StillClock(), lambda _: None))
+
+    other = engine.with_guardrails(GuardPolicy(max_retries=0))
+
+    assert (engine.policies.guardrails.max_retries, other.policies.guardrails.max_retries) == (3, 0)
+    assert other.queue is engine.queue
+    assert other.learned is not engine.learned

@@ -31,6 +31,13 @@ SurfacesOption = Annotated[
     list[str] | None,
     typer.Option("--surface", help="runner (the daemon's own loop) or proxy (a client's loop). Repeatable."),
 ]
+ClientsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--client",
+        help="The client on the proxy surface: scenario, text, terminal, reprompting or required. Repeatable.",
+    ),
+]
 AblationsOption = Annotated[
     list[str] | None,
     typer.Option("--ablation", help="A preset (see 'forge-proxy eval list'), or all. Repeatable."),
@@ -79,6 +86,7 @@ def run(
     model: Model = None, llama_server: LlamaServer = None, ctx: Context = None,
     surface: SurfacesOption = None, ablation: AblationsOption = None,
     scenario: ScenariosOption = None, tags: TagsOption = None,
+    client: ClientsOption = None,
     runs: Annotated[
         int | None, typer.Option("--runs", min=1, help="Runs of each scenario under each preset (10; with --quick 25).")
     ] = None,
@@ -101,6 +109,7 @@ def run(
 ) -> None:  # fmt: skip
     """Run scenarios on one model. Runs that are already in the results file are not repeated."""
     from forge_proxy.cli.evals import run as running  # the help text needs no web server
+    from forge_proxy.evals.clients import select_clients
     from forge_proxy.settings import load
 
     if quick:
@@ -115,8 +124,9 @@ def run(
         running.run_probe(evaluated.settings)
         return
     plan = running.build_plan(
-        surface, ablation, scenario, tags, runs=runs or _RUNS, stream=stream, temperature=temperature, seed=seed,
-        max_tokens=max_tokens, strategy=compact_strategy, budget=budget, parallel=parallel, verbose=verbose,
+        surface, ablation, scenario, tags, clients=select_clients(client or ()), runs=runs or _RUNS,
+        stream=stream, temperature=temperature, seed=seed, max_tokens=max_tokens, strategy=compact_strategy,
+        budget=budget, parallel=parallel, verbose=verbose,
     )  # fmt: skip
     running.run_all([evaluated], plan, out or DEFAULT_FILE, list_only=list_only)
 

@@ -18,7 +18,7 @@ from forge_proxy.cli.formatting import show_rows
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
-from forge_proxy.evals.ablation import SURFACES, select_presets, select_surfaces
+from forge_proxy.evals.ablation import select_presets, select_surfaces
 from forge_proxy.evals.rates import PairedRuns
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.reports.lines import build_lines
@@ -115,11 +115,12 @@ def quick_settings() -> Settings:
 
 
 def quick_plan(runs: int, *, seed: int = 0, verbose: bool = False) -> EvalPlan:
-    """Return a plan with both presets on both surfaces, for the scenarios that the test model understands."""
+    """Return a plan of the quick scenarios with both presets on both surfaces, the proxy with two kinds of client."""
     return EvalPlan(
         select_presets(["bare", "reforged"], ["runner", "proxy"]),
         [scenario for scenario in ALL if scenario.quick],
         runs,
+        clients=("text", "terminal"),
         temperature=1.0,
         seed=seed,
         max_tokens=_QUICK_TOKENS,
@@ -133,8 +134,9 @@ def run_quick(out: Path | None, *, runs: int, seed: int, verbose: bool) -> None:
     made = _make([EvaluatedModel(quick_settings())], quick_plan(runs, seed=seed, verbose=verbose), out)
     print(text_report(build_lines(made.records)))
     print()
-    for surface in SURFACES:
-        print(_describe_effect(surface, [record for record in made.records if record.config.surface == surface]))
+    for surface, client in (("runner", "scenario"), ("proxy", "text"), ("proxy", "terminal")):
+        chosen = [one for one in made.records if (one.config.surface, one.config.client) == (surface, client)]
+        print(_describe_effect(surface if client == "scenario" else f"{surface}, {client} client", chosen))
     if out is None:
         print("\nThe runs were not saved; --out FILE saves them for eval report and eval compare.")
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from forge_proxy.cli.evals.session import EvalSession, open_session
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.evals.ablation import Ablation, Surface
+from forge_proxy.evals.clients import ClientKind
 from forge_proxy.evals.record import EvalConfiguration, RunRecord, Strategy
 from forge_proxy.evals.results import ResultsFile
 from forge_proxy.evals.scenario import Scenario
@@ -42,6 +43,7 @@ class EvalPlan:
     cells: Sequence[tuple[Surface, Ablation]]
     scenarios: Sequence[Scenario]
     runs: int
+    clients: Sequence[ClientKind] = ("scenario",)
     stream: bool = False
     temperature: float | None = None
     seed: int = 0
@@ -60,13 +62,15 @@ class EvalPlan:
     @property
     def size(self) -> int:
         """The number of runs per model."""
-        return len(self.cells) * len(self.scenarios) * self.runs
+        cells = sum(len(self.clients) if surface == "proxy" else 1 for surface, _ in self.cells)
+        return cells * len(self.scenarios) * self.runs
 
 
 class EvalOptions(TypedDict, total=False):
     """The fields of a plan that define how it is measured."""
 
     runs: Required[int]
+    clients: Sequence[ClientKind]
     stream: bool
     temperature: float | None
     seed: int
@@ -108,7 +112,9 @@ async def run_models(models: Sequence[EvaluatedModel], plan: EvalPlan, file: Res
 
         for model in models:
             try:
-                async with open_session(model.settings, plan.surfaces) as session:
+                async with open_session(
+                    model.settings, plan.surfaces, [preset for surface, preset in plan.cells if surface == "proxy"]
+                ) as session:
                     progress.update(task, description=session.model)
                     made += await _make(
                         session, model, plan, file, on_record, lambda count: progress.advance(task, count)
@@ -129,7 +135,7 @@ async def _make(
     on_skipped: Callable[[int], None],
 ) -> Sequence[RunRecord]:
     """Run the scenarios on one model; returns the records that were in the file before."""
-    jobs = plan_runs(configuration(session, model, plan), plan.cells, plan.scenarios, plan.runs)
+    jobs = plan_runs(configuration(session, model, plan), plan.cells, plan.scenarios, plan.runs, plan.clients)
     keys = {(job.config.key, job.scenario.name, job.run) for job in jobs}
     old = [record for record in file.records if record.key in keys] if file else []
     on_skipped(len(old))
@@ -160,6 +166,7 @@ def configuration(session: EvalSession, model: EvaluatedModel, plan: EvalPlan) -
 def format_run(record: RunRecord) -> str:
     """Return one line about a run."""
     config = record.config
+    surface = config.surface if config.client == "scenario" else f"{config.surface} {config.client}"
     outcome = "right" if record.is_correct else record.wrong or f"{record.error}: {record.detail}"
-    name = f"{config.surface} {config.ablation} {record.scenario} #{record.run}"
+    name = f"{surface} {config.ablation} {record.scenario} #{record.run}"
     return f"{name}: {record.iterations} responses, {record.seconds:.1f} s, {' '.join(outcome.split())[:200]}"

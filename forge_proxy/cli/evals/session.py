@@ -13,7 +13,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.server import HttpServer, address, listen
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.events import Event
-from forge_proxy.evals.ablation import Surface
+from forge_proxy.evals.ablation import Ablation, Surface
 from forge_proxy.evals.proxy_harness import ProxyHarness
 from forge_proxy.evals.runner_harness import RunnerHarness
 from forge_proxy.evals.single_run import Harness
@@ -34,8 +34,13 @@ class EvalSession:
 
 
 @asynccontextmanager
-async def open_session(settings: Settings, surfaces: Sequence[Surface]) -> AsyncGenerator[EvalSession]:
-    """Start the backend and load the model; both are stopped at the end. Raises `ForgeError`."""
+async def open_session(
+    settings: Settings, surfaces: Sequence[Surface], presets: Sequence[Ablation] = ()
+) -> AsyncGenerator[EvalSession]:
+    """Start the backend and load the model; both are stopped at the end. Raises `ForgeError`.
+
+    Each preset with settings has an engine of its own, because one policy cannot serve requests of several presets.
+    """
     async with AsyncExitStack() as closing:
         settings = settings.model_copy(update={"guardrails": _without_learning(settings.guardrails)})
         parts = await closing.enter_async_context(daemon.assemble(settings, _ignore))
@@ -48,7 +53,12 @@ async def open_session(settings: Settings, surfaces: Sequence[Surface]) -> Async
         if "runner" in surfaces:
             harnesses["runner"] = RunnerHarness(parts.engine, model, budget.tokens)
         if "proxy" in surfaces:
-            harness = ProxyHarness(await closing.enter_async_context(_listening(parts)), model)
+            urls = {
+                preset.name: await closing.enter_async_context(_listening(parts, preset))
+                for preset in presets
+                if preset.settings
+            }
+            harness = ProxyHarness(await closing.enter_async_context(_listening(parts)), model, urls)
             closing.push_async_callback(harness.close)
             harnesses["proxy"] = harness
         slots = settings.backend.slots or await parts.backend.slots()
@@ -56,11 +66,15 @@ async def open_session(settings: Settings, surfaces: Sequence[Surface]) -> Async
 
 
 @asynccontextmanager
-async def _listening(parts: daemon.EngineAssembly) -> AsyncGenerator[str]:
+async def _listening(parts: daemon.EngineAssembly, preset: Ablation | None = None) -> AsyncGenerator[str]:
     """Serve the HTTP API on a free local port; yields its base URL."""
     config = ServerConfig(host="127.0.0.1", port=0)
+    engine = parts.engine
+    if preset is not None:
+        engine = engine.with_guardrails(preset.apply_settings(engine.policies.guardrails))
+        engine.client_history.is_enabled = False  # as above
     listener = listen(config)
-    server = HttpServer(create_app(parts.engine, parts.backend, config), config)
+    server = HttpServer(create_app(engine, parts.backend, config), config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield address(*listener.getsockname()[:2])
@@ -71,8 +85,9 @@ async def _listening(parts: daemon.EngineAssembly) -> AsyncGenerator[str]:
 
 
 def _without_learning(policy: GuardPolicy) -> GuardPolicy:
-    """Return the policy with `text_responses: nudge` in place of `auto`, by which one run would change the next."""
-    return policy if policy.text_responses != "auto" else policy.model_copy(update={"text_responses": "nudge"})
+    """Return the policy with fixed corrections in place of learned ones, by which one run would change the next."""
+    fixed = {"text_responses": "nudge", "on_repeat": "retry", "on_early_end": "retry"}
+    return policy.model_copy(update={name: value for name, value in fixed.items() if getattr(policy, name) == "auto"})
 
 
 def _ignore(_: Event) -> None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import Json, JsonObject, write
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.evals.scenario import Scenario, ScenarioState
+from forge_proxy.evals.scenario import ReportEnd, Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import Fact, says
 from forge_proxy.evals.scenarios.relevance import declines
 from forge_proxy.evals.scenarios.task import Does, Task, call, choice, integer, spec, text
@@ -80,10 +80,16 @@ def _world(
     """
     end, field = _pick(run, _ENDS)
     report = " ".join(f"The {key} is {value}." for key, value in facts.items())
+
+    def ask(name: str | None) -> str:
+        ways = ("Report the result.", f"Then call {name}.", f"Finish with {name}.")
+        return f"{user} {_pick(run, ways, 2) if name else ways[0]}"
+
     task = Task(
         name="quick",
         system=_SYSTEM,
-        user=f"{user} {_pick(run, ('Report the result.', f'Then call {end}.', f'Finish with {end}.'), 2)}",
+        user=ask(end),
+        report=ReportEnd(field, ask),
         tools=(*(tool for tool, _ in tools), spec(end, "report the result", **{field: text("the result")})),
         terminal=end,
         check=says(field, list(facts.values())[-1]),

@@ -10,7 +10,7 @@ from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.definition import ToolDef, Workflow
-from forge_proxy.evals.scenario import ScenarioState
+from forge_proxy.evals.scenario import ReportEnd, ScenarioState
 from forge_proxy.evals.scenarios.facts import Check
 
 Does = Callable[..., Any]
@@ -28,6 +28,8 @@ class Task:
     check: Check
     ideal: tuple[ToolCall, ...]
     required: tuple[str, ...] = ()
+    report: ReportEnd | None = None
+    """Set by default for tasks that end with `respond`."""
 
     def world(self, does: dict[str, Does], also: Check | None = None) -> ScenarioState:
         """Return the state of a run, with the functions of the tools. A tool without one accepts any arguments.
@@ -42,7 +44,8 @@ class Task:
 
         tools = {spec.name: ToolDef(spec, does.get(spec.name, accept)) for spec in self.tools}
         workflow = Workflow(self.name, self.user, tools, self.required, self.terminal, self.system)
-        return ScenarioState(self.user, workflow, validate, self.ideal)
+        report = self.report or (ReportEnd("message", lambda _: self.user) if self.terminal == "respond" else None)
+        return ScenarioState(self.user, workflow, validate, self.ideal, report)
 
 
 def accept(**_: Json) -> str:
