@@ -21,6 +21,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from forge_proxy.backends.chat_templates import MAX_TEMPLATE, RenderError
 from forge_proxy.core.rescue.templates import Conversation
 
+_TODAY = datetime(2026, 1, 1, tzinfo=UTC)
+"""The date in rendered prompts. It is always the same one, so that what is learned from a template is as well."""
 _MAX_OUTPUT = 400_000
 _MAX_MEMORY = 256 * 1024 * 1024
 """Bytes that rendering may add to the memory of its process."""
@@ -141,4 +143,4 @@ def _raise(message: str) -> None:
 
 
 def _strftime(form: str) -> str:
-    return datetime.now(tz=UTC).strftime(str(form)[:100])
+    return _TODAY.strftime(str(form)[:100])
