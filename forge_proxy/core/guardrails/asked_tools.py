@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,7 +17,7 @@ from forge_proxy.core.guardrails.requests_in_text import find_requests, select_e
 
 _DESCRIPTION = 120
 """Characters of a tool's description in which a second word is looked for."""
-_WORD = re.compile(r"[A-Za-z]+")
+_WORD = re.compile(r"[A-Za-z]{1,40}")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 """A part of a tool's name: `getWeather`, `HTTPRequest` and `get_weather` have two."""
 _GENERIC = """a all an and any api at by call current data details do each for from func function get in info
@@ -45,8 +45,10 @@ _ENDINGS = (
     ("e", "", 4),
 )
 """Endings, what replaces them, and the fewest letters that must precede them."""
-_CACHE_SIZE = 64
+_CACHE_SIZE = 16
 """Messages whose tools are kept: an answer is examined when it begins and when it is complete."""
+_MAX_TOOLS = 256
+"""Tools that are examined. Among more, few words are distinctive, and examining them takes too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,10 @@ class _ToolWords:
     described: frozenset[str]
 
 
-def find_asked_tools(text: str, tools: Iterable[ToolSpec]) -> AskedTools:
-    """Return the tools among `tools` that the user asks for."""
+def find_asked_tools(text: str, tools: Sequence[ToolSpec]) -> AskedTools:
+    """Return the tools among `tools` that the user asks for; none if there are more than `_MAX_TOOLS`."""
+    if len(tools) > _MAX_TOOLS:
+        return AskedTools()
     text = select_ends(text)
     return _find_asked_tools(text, tuple((tool.name, tool.description[:_DESCRIPTION]) for tool in tools))
 

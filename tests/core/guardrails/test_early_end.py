@@ -204,3 +204,12 @@ def test_what_is_pasted_into_a_long_message_is_not_read() -> None:
     pasted = "The weather was fine.\nCheck the weather.\n" * 200
 
     assert unfinished("office", f"Hi!\n{'x ' * 1500}\n{pasted}\n{'y ' * 500}") is None
+
+
+def test_among_hundreds_of_tools_none_is_looked_for() -> None:
+    message = {"role": "user", "content": "What is the weather in Oslo?"}
+    others = [ToolSpec.from_json_schema(f"tool_{number}", "", {}) for number in range(300)]
+    weather = ToolSpec.from_json_schema("get_weather", "", {})
+
+    assert find_unfinished([message], [weather, *others[:200]], ()) is not None
+    assert find_unfinished([message], [weather, *others], ()) is None
