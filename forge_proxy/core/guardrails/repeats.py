@@ -7,25 +7,11 @@ the tool, the model would return the same text, and so on endlessly.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, write
+from forge_proxy.core.guardrails.conversation import read_answered_calls
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.core.messages import ToolCall
-
-
-def find_answered_calls(messages: Iterable[JsonObject]) -> tuple[ToolCall, ...]:
-    """Return the calls of a conversation that have a result."""
-    calls: dict[str, ToolCall] = {}
-    answered: list[ToolCall] = []
-    for message in messages:
-        listed = message.get("tool_calls")
-        for call in listed if is_list(listed) else ():
-            function = call.get("function") if is_object(call) else None
-            if is_object(call) and is_object(function):
-                calls[str(call.get("id"))] = _read(function)
-        if message.get("role") == "tool" and (call := calls.pop(str(message.get("tool_call_id")), None)):
-            answered.append(call)
-    return tuple(answered)
 
 
 def find_latest_answered_tools(messages: Sequence[JsonObject]) -> set[str]:
@@ -45,21 +31,15 @@ def find_latest_answered_tools(messages: Sequence[JsonObject]) -> set[str]:
     return set()
 
 
-def find_repeats(calls: Sequence[ToolCall], messages: Iterable[JsonObject]) -> list[ToolCall]:
+def find_repeats(calls: Sequence[ToolCall], messages: Sequence[JsonObject]) -> list[ToolCall]:
     """Return those of `calls` that equal one with a result in the conversation: the same tool and equal arguments, as
     JSON values.
     """
     if not calls:
         return []
     names = {call.tool for call in calls}
-    known = {_key(call) for call in find_answered_calls(messages) if call.tool in names}
+    known = {_key(each.call) for each in read_answered_calls(messages) if each.call.tool in names}
     return [call for call in calls if _key(call) in known]
-
-
-def _read(function: JsonObject) -> ToolCall:
-    name, arguments = function.get("name"), function.get("arguments")
-    text = arguments if isinstance(arguments, str) else write(arguments) if is_object(arguments) else "{}"
-    return ToolCall(name if isinstance(name, str) else "", text)
 
 
 def _key(call: ToolCall) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from forge_proxy.core.messages import ToolCall
 from forge_proxy.evals.scenario import ReportEnd, Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import Fact, says
 from forge_proxy.evals.scenarios.relevance import declines
-from forge_proxy.evals.scenarios.task import Does, Task, call, choice, integer, spec, text
+from forge_proxy.evals.scenarios.task import Does, Task, call, choice, integer, note_success, spec, text
 from forge_proxy.workflows.sdk.respond import respond_tool
 
 One = TypeVar("One")
@@ -102,18 +102,7 @@ def _world(
         left = [step.tool for step in steps if step.tool not in taken]
         return f"{left[0]} was never called, or gave nothing" if left else None
 
-    return task.world({tool.name: _noted(tool.name, does, taken) for tool, does in tools}, all_taken)
-
-
-def _noted(name: str, does: Does, taken: set[str]) -> Does:
-    """Wrap a tool so that its successful calls are recorded."""
-
-    def give(**args: Json) -> Json:
-        result = does(**args)
-        taken.add(name)
-        return result
-
-    return give
+    return task.world({tool.name: note_success(tool.name, does, taken) for tool, does in tools}, all_taken)
 
 
 def _nothing(**_: Json) -> str:

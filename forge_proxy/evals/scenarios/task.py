@@ -62,6 +62,17 @@ def always(result: Json) -> Does:
     return give
 
 
+def note_success(name: str, does: Does, taken: set[str]) -> Does:
+    """Return a tool that also adds its name to `taken` when a call of it succeeds."""
+
+    def give(**args: Json) -> Json:
+        result = does(**args)
+        taken.add(name)
+        return result
+
+    return give
+
+
 def call(tool: str, /, **args: Json) -> ToolCall:
     """Return a call of an ideal run."""
     return ToolCall.of(tool, args)

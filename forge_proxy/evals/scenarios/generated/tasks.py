@@ -14,7 +14,7 @@ from forge_proxy.core.messages import ToolCall
 from forge_proxy.evals.scenario import ReportEnd, Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import says
 from forge_proxy.evals.scenarios.generated.families import FAMILIES, ToolFamily
-from forge_proxy.evals.scenarios.task import Does, Task, call, spec, text
+from forge_proxy.evals.scenarios.task import Does, Task, call, note_success, spec, text
 from forge_proxy.workflows.sdk.respond import respond_tool
 
 _SYSTEM = "You are a tool-calling assistant. Use the tools."
@@ -189,18 +189,7 @@ def _task(
         ideal=(*(path or steps), call("respond", message=report)),
         report=ReportEnd("message", ask),
     )
-    return task.world({tool.name: _noted(tool.name, does, taken) for tool, does in mixed}, find_missing)
-
-
-def _noted(name: str, does: Does, taken: set[str]) -> Does:
-    """Return a tool that also records its successful calls."""
-
-    def give(**args: Json) -> Json:
-        result = does(**args)
-        taken.add(name)
-        return result
-
-    return give
+    return task.world({tool.name: note_success(tool.name, does, taken) for tool, does in mixed}, find_missing)
 
 
 def _family(run: int, stride: int = 1, beside: int = 0) -> ToolFamily:
