@@ -15,9 +15,8 @@ from forge_proxy.api.openapi import (
     string,
 )
 from forge_proxy.api.surface import Surface
-from forge_proxy.wire.clients.chat_completions.encoder import ChatStreamEncoder, encode_response
+from forge_proxy.wire.clients.chat_completions.encoder import DecodedChatRequest
 from forge_proxy.wire.clients.chat_completions.errors import encode_error
-from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 _FUNCTION = object_schema(
     "The function.", ["name"],
@@ -115,9 +114,7 @@ def _operation(name: str) -> dict[str, Any]:
 CHAT_COMPLETIONS = Surface(
     routes=("/v1/chat/completions", "/chat/completions"),
     prefixes=("/v1/chat", "/chat"),
-    decode_request=decode_request,
-    stream_encoder=ChatStreamEncoder,
-    encode_response=encode_response,
+    decode_request=DecodedChatRequest.decode,
     encode_error=encode_error,
     openapi_paths={
         "/v1/chat/completions": _operation("chat_completions"),

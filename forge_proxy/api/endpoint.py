@@ -16,10 +16,9 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import client_of, request_id_of
-from forge_proxy.api.outcome_headers import compaction_headers, outcome_headers
+from forge_proxy.api.outcome_headers import compaction_headers, dropped_headers, outcome_headers
 from forge_proxy.api.streaming import StreamingAnswer
-from forge_proxy.api.surface import Surface
-from forge_proxy.core.chat import ChatRequest
+from forge_proxy.api.surface import DecodedRequest, Surface
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, read_switches
 from forge_proxy.core.guardrails.report import Report
@@ -57,14 +56,15 @@ class SurfaceEndpoint:
         headers = {"x-request-id": request_id}
         try:
             await self._engine.turns.take()  # hundreds may come at one time
-            chat = await self._read(request)
+            decoded, size = await self._read(request)
+            chat = replace(decoded.chat, is_large=True) if size > SLICED else decoded.chat
             policy = narrow(self._engine.policies.guardrails, request.headers.get("x-forge-guardrails"))
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
             if chat.stream:
-                encoder = self._surface.stream_encoder(chat, request_id, int(time.time()))
-                return StreamingAnswer(answer, encoder, self._config, headers)
+                encoder = decoded.stream_encoder(request_id, int(time.time()))
+                return StreamingAnswer(answer, encoder, self._config, {**headers, **dropped_headers(chat)})
             async with cancel_on_disconnect(request.receive):
-                return await self._answer_whole(answer, chat, request_id, headers)
+                return await self._answer_whole(answer, decoded, request_id, headers)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
         except ClientDisconnect:  # while the request was read
@@ -72,7 +72,7 @@ class SurfaceEndpoint:
         return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
     async def _answer_whole(
-        self, answer: AsyncGenerator[AnswerEvent], chat: ChatRequest, request_id: str, headers: Mapping[str, str]
+        self, answer: AsyncGenerator[AnswerEvent], decoded: DecodedRequest, request_id: str, headers: Mapping[str, str]
     ) -> Response:
         """Return the whole response, made of the same chunks as a streamed one.
 
@@ -87,7 +87,7 @@ class SurfaceEndpoint:
                 async for item in events:
                     if isinstance(item, Report):
                         headers = {**headers, **compaction_headers(compactions), **outcome_headers(item)}
-                        body = self._surface.encode_response(chunks, chat, request_id, int(time.time()))
+                        body = decoded.encode_response(chunks, request_id, int(time.time()))
                         response = self._whole_response(body, headers)
                         del body
                         chunks = ResponseCollector()  # releases the chunks
@@ -107,15 +107,14 @@ class SurfaceEndpoint:
             return LargeResponse(body, headers, self._memory)
         return Response(body, media_type="application/json", headers=headers)
 
-    async def _read(self, request: Request) -> ChatRequest:
-        """Read and decode the request. Its body as it was received is not kept."""
+    async def _read(self, request: Request) -> tuple[DecodedRequest, int]:
+        """Read and decode the request; return it with the size of its body, which is not kept as it was received."""
         pieces = [await read_whole(request.receive)]
         size = len(pieces[0])
         if size > LARGE:
-            chat = self._surface.decode_request(await self._large_bodies.parse(pieces))
-            return replace(chat, is_large=size > SLICED)
+            return self._surface.decode_request(await self._large_bodies.parse(pieces)), size
         try:
-            return self._surface.decode_request(read_body(pieces[0]))
+            return self._surface.decode_request(read_body(pieces[0])), size
         except InvalidRequest as error:
             if request.headers.get("content-type", "").startswith(_FORMS):
                 raise NotJson from error

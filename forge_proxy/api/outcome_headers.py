@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
+from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.guardrails.report import Report, as_fits
 from forge_proxy.engine.events import ContextCompacted
 
@@ -25,10 +26,12 @@ def outcome_headers(report: Report) -> dict[str, str]:
     headers = {"x-forge-outcome": report.outcome.value, "x-forge-attempts": str(report.attempts)}
     if report.tokens is not None:
         headers["x-forge-tokens-spent"] = str(report.tokens)
-    if report.interventions:
-        interventions = "; ".join(as_fits([_to_ascii(text) for text in report.descriptions], _MAX_TOTAL))
-        headers |= dict.fromkeys(("x-forge-interventions", "x-forge-marks"), interventions)
-    return headers
+    return headers | _intervention_headers(report.descriptions)
+
+
+def dropped_headers(request: ChatRequest) -> dict[str, str]:
+    """Return the header of a stream that reports, before its outcome is known, what of the request was dropped."""
+    return _intervention_headers([f"dropped {what}" for what in request.dropped])
 
 
 def compaction_headers(compactions: Sequence[ContextCompacted]) -> dict[str, str]:
@@ -40,6 +43,13 @@ def compaction_headers(compactions: Sequence[ContextCompacted]) -> dict[str, str
 def headers_as_text(headers: Mapping[str, str]) -> str:
     """Return headers on one line, for a comment. Those whose value may contain spaces are the last ones."""
     return " ".join(f"{name}={value}" for name, value in headers.items())
+
+
+def _intervention_headers(descriptions: Sequence[str]) -> dict[str, str]:
+    if not descriptions:
+        return {}
+    interventions = "; ".join(as_fits([_to_ascii(text) for text in descriptions], _MAX_TOTAL))
+    return dict.fromkeys(("x-forge-interventions", "x-forge-marks"), interventions)
 
 
 def _describe(one: ContextCompacted) -> str:

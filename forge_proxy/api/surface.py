@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from forge_proxy.api.error_responses import Envelope
 from forge_proxy.api.streaming import StreamEncoder
@@ -15,22 +15,36 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.wire.clients.collector import ResponseCollector
 
 
+class DecodedRequest(Protocol):
+    """A request that a codec has decoded, and the encoder of its response: both need what the request contained.
+
+    `created` is the time in seconds since 1970. Pure; each codec in `wire/clients` has its own.
+    """
+
+    @property
+    def chat(self) -> ChatRequest:
+        """The request as the engine answers it. Of an API whose format is not the backends', it `is_converted`."""
+        ...
+
+    def stream_encoder(self, request_id: str, created: int) -> StreamEncoder:
+        """Return the encoder of the streamed response."""
+        ...
+
+    def encode_response(self, response: ResponseCollector, request_id: str, created: int) -> bytes:
+        """Encode a response that is not streamed, as JSON."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """An API's paths, its codec and its description.
-
-    The two encoders take the request, its id, and the time in seconds since 1970.
-    """
+    """An API's paths, its codec and its description."""
 
     routes: tuple[str, ...]
     """Paths whose `POST` requests the engine answers."""
     prefixes: tuple[str, ...]
     """Paths, with all below them, whose errors have this API's format, even if no route is reached."""
-    decode_request: Callable[[JsonObject], ChatRequest]
-    """Raises `InvalidRequest`. An API whose format is not the backends' sets `is_converted`."""
-    stream_encoder: Callable[[ChatRequest, str, int], StreamEncoder]
-    encode_response: Callable[[ResponseCollector, ChatRequest, str, int], bytes]
-    """Encodes a response that is not streamed, as JSON."""
+    decode_request: Callable[[JsonObject], DecodedRequest]
+    """Raises `InvalidRequest` with the path of the field."""
     encode_error: Envelope
     openapi_paths: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The routes, as an OpenAPI document describes them."""

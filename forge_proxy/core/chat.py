@@ -21,12 +21,24 @@ Schema: TypeAlias = JsonObject | bool
 
 
 @fast_dataclass
+class ToolGrammar:
+    """The grammar of a tool whose only argument is a text, such as Codex's `apply_patch`."""
+
+    syntax: Literal["lark", "regex"]
+    definition: str
+    argument: str = "input"
+    """The argument that holds the text."""
+
+
+@fast_dataclass
 class ToolSpec:
     """A function tool offered to the model."""
 
     name: str
     parameters: Schema = True
     description: str = ""
+    grammar: ToolGrammar | None = None
+    """The grammar of its text, if the client's API has tools with a grammar."""
 
     @classmethod
     def from_json_schema(cls, name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
@@ -76,6 +88,11 @@ class ChatRequest:
     """Whether the body is large enough to be serialized in slices."""
     is_converted: bool = False
     """Whether `body` was converted from another client API: the response is then encoded anew, never forwarded."""
+    dropped: tuple[str, ...] = ()
+    """What the client's API requests and no model server can do, such as `tools[2]: web_search is not supported`.
+
+    Reported as interventions; never contains a value from the prompt.
+    """
 
 
 Constraint: TypeAlias = Literal["schema", "tool_choice", "none"]

@@ -42,7 +42,7 @@ from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.capabilities import Capabilities
 from forge_proxy.engine.compat import CompatibleBackend
 from forge_proxy.engine.config import EngineConfig, EnginePolicies
-from forge_proxy.engine.context_fitting import ContextFitter
+from forge_proxy.engine.context_fitting import ContextFitter, PromptSize
 from forge_proxy.engine.events import (
     ContextCompacted,
     RequestAbandoned,
@@ -173,7 +173,7 @@ class Engine:
             ):
                 async for event in events:
                     if isinstance(event, Report):
-                        done = True
+                        done, event = True, event.with_dropped(request)
                         self._observe(RequestAnswered(request_id, request.model, event, *elapsed()))
                     yield event
         except ForgeError as error:
@@ -183,6 +183,11 @@ class Engine:
         finally:
             if not done:
                 self._observe(RequestAbandoned(request_id, *elapsed()))
+
+    async def measure(self, request: ChatRequest) -> PromptSize:
+        """Return the size of a request's prompt, estimated if the backend cannot count. Raises `UnknownModel`."""
+        model = await self.models.resolve(request.model)
+        return await self.fitting.measure(ModelCall(request, stream=request.stream, resolved=model))
 
     async def count(self, request: ChatRequest) -> int | None:
         """Return the number of prompt tokens of a request; None if the backend cannot count them."""

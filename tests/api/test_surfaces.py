@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -44,19 +45,21 @@ GUARDED: dict[str, Any] = {**PLAIN, "tool": "get_weather"}
 CALL = Said(text='{"name": "get_weather", "arguments": {"city": "Paris"}}')
 
 
-def decode(body: JsonObject) -> ChatRequest:
+def decode(body: JsonObject) -> DecodedTelegram:
     text, tool = body.get("text"), body.get("tool")
     if not isinstance(text, str):
         raise InvalidRequest("text", "expected a string")
     message: JsonObject = {"role": "user", "content": text}
     tools: list[JsonObject] = [{"type": "function", "function": {"name": tool, "parameters": WEATHER}}] if tool else []
-    return ChatRequest(
+    chat = ChatRequest(
         body={"messages": [message], **({"tools": [*tools]} if tools else {}), "stream": body.get("live")},
         messages=(message,),
         tools=(ToolSpec(str(tool), WEATHER),) if tool else (),
         stream=body.get("live") is True,
         is_converted=True,
+        dropped=("stamp: telegrams have none",) if "stamp" in body else (),
     )
+    return DecodedTelegram(chat)
 
 
 def encode_fault(error: ClassifiedError) -> JsonObject:
@@ -67,9 +70,6 @@ class TelegramEncoder:
     """Two lines and one bell for each event; there are no comments."""
 
     media_type = "application/x-telegrams"
-
-    def __init__(self, request: ChatRequest, request_id: str, created: int) -> None:
-        pass
 
     def write(self, chunk: Chunk) -> bytes:
         words = [delta.text for delta in chunk.deltas if delta.text]
@@ -92,18 +92,23 @@ class TelegramEncoder:
         return f"event: {name}\n{json.dumps(data)}\a\n".encode()
 
 
-def encode_telegram(response: ResponseCollector, request: ChatRequest, request_id: str, created: int) -> bytes:
-    (reply,) = response.completion().replies
-    calls = "".join(f"{call.tool}{call.arguments}" for call in reply.calls)
-    return json.dumps({"telegram": (reply.text or "") + calls, "to": request_id}).encode()
+@dataclass(frozen=True)
+class DecodedTelegram:
+    chat: ChatRequest
+
+    def stream_encoder(self, request_id: str, created: int) -> TelegramEncoder:
+        return TelegramEncoder()
+
+    def encode_response(self, response: ResponseCollector, request_id: str, created: int) -> bytes:
+        (reply,) = response.completion().replies
+        calls = "".join(f"{call.tool}{call.arguments}" for call in reply.calls)
+        return json.dumps({"telegram": (reply.text or "") + calls, "to": request_id}).encode()
 
 
 SURFACE = Surface(
     routes=(TELEGRAMS,),
     prefixes=(TELEGRAMS,),
     decode_request=decode,
-    stream_encoder=TelegramEncoder,
-    encode_response=encode_telegram,
     encode_error=encode_fault,
     openapi_paths={TELEGRAMS: {"post": {"operationId": "telegrams", "responses": {"200": {"description": "Sent."}}}}},
     openapi_schemas={"Telegram": {"type": "object"}},
@@ -155,6 +160,16 @@ async def test_a_call_is_guarded_streamed_and_whole() -> None:
     assert whole.json() == {"telegram": 'get_weather{"city": "Paris"}', "to": "mine"}
     assert whole.headers["x-forge-outcome"] == "rescued"
     assert whole.headers["x-forge-interventions"].startswith("rescued get_weather")
+
+
+async def test_what_was_dropped_from_a_request_is_reported() -> None:
+    whole = await send([CALL], {**GUARDED, "stamp": 1})
+    relayed = await send([Said(text="It is sunny.")], {**PLAIN, "stamp": 1})
+    streamed = await send([CALL], {**GUARDED, "stamp": 1, "live": True})
+
+    said = [response.headers["x-forge-interventions"] for response in (whole, relayed, streamed)]
+    assert said[0].startswith("dropped stamp: telegrams have none; rescued get_weather")
+    assert said[1:] == ["dropped stamp: telegrams have none"] * 2
 
 
 async def test_a_relayed_response_is_converted_to_the_format_of_the_surface() -> None:
@@ -317,7 +332,7 @@ async def sends(*steps: object, keepalive_seconds: float = 0.01) -> list[Message
         return await asyncio.get_running_loop().create_future()
 
     config = ServerConfig(first_event_seconds=0.01, keepalive_seconds=keepalive_seconds)
-    encoder = TelegramEncoder(decode(PLAIN), "r", 0)
+    encoder = TelegramEncoder()
     async with asyncio.timeout(30):
         await StreamingAnswer(answer(), encoder, config, {})({}, receive, record)
     return sent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import BackendError, ForgeError, UnreadCall
@@ -39,6 +39,11 @@ class Report:
     def of_relay(cls, suppressed: tuple[Intervention, ...]) -> Report:
         """Report on a relayed response, given the suppressed calls."""
         return cls(Outcome.REPAIRED if suppressed else Outcome.PASSTHROUGH, interventions=suppressed)
+
+    def with_dropped(self, request: ChatRequest) -> Report:
+        """Return the report with what of the request no model server can do."""
+        dropped = tuple(Intervention(Outcome.CLEAN, "", f"dropped {what}") for what in request.dropped)
+        return replace(self, interventions=(*dropped, *self.interventions)) if dropped else self
 
     @property
     def descriptions(self) -> tuple[str, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import orjson
 
 from forge_proxy.core.chat import ChatRequest
+from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.clients.chat_completions.errors import encode_error
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from forge_proxy.wire.clients.chat_completions.response import DONE, ChunkWriter, comment, encode_completion, event
 from forge_proxy.wire.clients.collector import ResponseCollector
 from forge_proxy.wire.clients.errors import ClassifiedError
@@ -59,12 +61,27 @@ class ChatStreamEncoder:
         return self._writer
 
 
-def encode_response(response: ResponseCollector, request: ChatRequest, request_id: str, created: int) -> bytes:
-    """Encode a whole response; the model server's own JSON if it sent one object and it is forwarded unchanged."""
-    if response.as_sent is not None:
-        return response.as_sent
-    head = response_head(response.first, request, request_id, created)
-    return encode_completion(response.completion(), head)
+@fast_dataclass
+class DecodedChatRequest:
+    """A decoded request; the codec of the response needs nothing else (`api.surface.DecodedRequest`)."""
+
+    chat: ChatRequest
+
+    @classmethod
+    def decode(cls, body: JsonObject) -> DecodedChatRequest:
+        """Decode a parsed body. Raises `InvalidRequest` with the path of the field."""
+        return cls(decode_request(body))
+
+    def stream_encoder(self, request_id: str, created: int) -> ChatStreamEncoder:
+        """Return the encoder of the streamed response."""
+        return ChatStreamEncoder(self.chat, request_id, created)
+
+    def encode_response(self, response: ResponseCollector, request_id: str, created: int) -> bytes:
+        """Encode a whole response; the model server's own JSON if it sent one object and it is forwarded unchanged."""
+        if response.as_sent is not None:
+            return response.as_sent
+        head = response_head(response.first, self.chat, request_id, created)
+        return encode_completion(response.completion(), head)
 
 
 def response_head(first: Chunk | None, request: ChatRequest, request_id: str, created: int) -> JsonObject:
