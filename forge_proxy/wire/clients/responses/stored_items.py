@@ -69,7 +69,7 @@ def _reference(item: JsonObject) -> str | None:
 
 def _complete(item: JsonObject, suffix: str) -> JsonObject:
     kind, given = type_of(item), item.get("id")
-    is_usable = isinstance(given, str) and 0 < len(given) <= _MAX_ID
+    is_usable = isinstance(given, str) and 0 < len(given) <= _MAX_ID and given.isprintable()
     complete: dict[str, Json] = {
         "status": "completed",
         **item,
