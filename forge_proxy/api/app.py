@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from fastapi import FastAPI
@@ -24,12 +25,14 @@ from forge_proxy.api.limits import BodyLimitMiddleware
 from forge_proxy.api.models import ModelList
 from forge_proxy.api.origins import HostNames, OriginMiddleware
 from forge_proxy.api.rejection_log import RejectionLogMiddleware
+from forge_proxy.api.response_storage import ResponseStorage
+from forge_proxy.api.responses import RESPONSES, ResponseEndpoints
 from forge_proxy.api.surface import Surface
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
 
-SURFACES = (CHAT_COMPLETIONS,)
+SURFACES = (CHAT_COMPLETIONS, RESPONSES)
 """The APIs that clients speak. Errors of paths that belong to none of them have OpenAI's format."""
 _EXPOSED_HEADERS = (
     "retry-after",
@@ -52,12 +55,16 @@ def create_app(
     keys: KeyRing | None = None,
     memory: MemoryBudget | None = None,
     surfaces: Sequence[Surface] = SURFACES,
+    responses: ResponseStorage | None = None,
 ) -> FastAPI:
     """Create the application for one engine and its backend; with an admin API if `admin` is passed.
+
+    Responses are stored if `responses` is passed.
 
     Raises `ServerConfigError` if the keys cannot be read.
     """
     memory = memory or MemoryBudget(memory_limit(config.memory_mb, None))
+    responses = responses or ResponseStorage(None, time.time)
     app = FastAPI(title="forge-proxy", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.error_envelopes = ErrorEnvelopes(
         {prefix: surface.encode_error for surface in surfaces for prefix in surface.prefixes},
@@ -67,10 +74,13 @@ def create_app(
     hot: dict[str, Endpoint] = {}
     large_bodies = LargeBodies()
     for surface in surfaces:
-        endpoint = SurfaceEndpoint(surface, engine, config, memory, large_bodies)
+        storage = responses if surface is RESPONSES else None
+        endpoint = SurfaceEndpoint(surface, engine, config, memory, large_bodies, storage)
         hot |= dict.fromkeys(surface.routes, endpoint.create)
     for path, endpoint in hot.items():
         app.add_route(path, endpoint, methods=["POST"])
+    if RESPONSES in surfaces:
+        ResponseEndpoints(responses, engine, large_bodies).add_routes(app)
     _add_read_routes(app, engine, backend, surfaces)
     if admin is not None:
         add_admin_routes(app, admin, config.keepalive_seconds)
