@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from starlette.responses import Response
@@ -61,6 +62,16 @@ class StreamEncoder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class StreamErrorPolicy:
+    """How the streams of a client API report errors."""
+
+    has_event: bool = False
+    """Whether the API ends a failed response with an event, which is sent whatever `server.stream_errors` is."""
+    codes: frozenset[str] = frozenset()
+    """Codes of errors that clients read only from such an event: they never have a status of their own."""
+
+
 class StreamingAnswer(Response):
     """An engine's response, sent as a stream."""
 
@@ -70,6 +81,7 @@ class StreamingAnswer(Response):
         encoder: StreamEncoder,
         config: ServerConfig,
         headers: Mapping[str, str],
+        errors: StreamErrorPolicy = StreamErrorPolicy(),
     ) -> None:
         super().__init__(media_type=encoder.media_type, headers={"cache-control": "no-cache", **headers})
         del self.headers["content-length"]
@@ -77,6 +89,7 @@ class StreamingAnswer(Response):
         self._encoder = encoder
         self._config = config
         self._extra_headers = headers
+        self._errors = errors
         self._started = False
         self._sent_at = 0.0
         self._compactions: list[ContextCompacted] = []
@@ -87,11 +100,12 @@ class StreamingAnswer(Response):
             async with cancel_on_disconnect(receive), self._kept_alive(send):
                 await self._run(send)
         except ForgeError as error:
-            if not self._started:
+            classified = classify(error)
+            if not self._started and classified.code not in self._errors.codes:
                 self._started = True
                 await error_response(error, scope, self._extra_headers)(scope, receive, send)
-            elif self._config.stream_errors == "event":
-                await self._send(send, self._encoder.error(classify(error)), more=False)
+            elif self._errors.has_event or self._config.stream_errors == "event":
+                await self._send(send, self._encoder.error(classified), more=False)
             # Otherwise the response stays incomplete: the server closes the connection, so the client sees an error.
 
     async def _run(self, send: Send) -> None:

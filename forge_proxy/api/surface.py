@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from forge_proxy.api.error_responses import Envelope
-from forge_proxy.api.streaming import StreamEncoder
+from forge_proxy.api.streaming import StreamEncoder, StreamErrorPolicy
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.wire.clients.collector import ResponseCollector
@@ -46,6 +46,7 @@ class Surface:
     decode_request: Callable[[JsonObject], DecodedRequest]
     """Raises `InvalidRequest` with the path of the field."""
     encode_error: Envelope
+    stream_errors: StreamErrorPolicy = field(default_factory=StreamErrorPolicy)
     openapi_paths: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The routes, as an OpenAPI document describes them."""
     openapi_schemas: Mapping[str, Any] = field(default_factory=dict[str, Any])
