@@ -22,9 +22,11 @@ from forge_proxy.api.fast_path import Endpoint, FastPathMiddleware
 from forge_proxy.api.health import HealthChecks
 from forge_proxy.api.home import HomePage
 from forge_proxy.api.limits import BodyLimitMiddleware
+from forge_proxy.api.messages import MESSAGES, TokenCountEndpoint
 from forge_proxy.api.models import ModelList
 from forge_proxy.api.origins import HostNames, OriginMiddleware
 from forge_proxy.api.rejection_log import RejectionLogMiddleware
+from forge_proxy.api.request_id_header import RequestIdHeaderMiddleware
 from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.api.responses import RESPONSES, ResponseEndpoints
 from forge_proxy.api.surface import Surface
@@ -32,9 +34,10 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
 
-SURFACES = (CHAT_COMPLETIONS, RESPONSES)
+SURFACES = (CHAT_COMPLETIONS, RESPONSES, MESSAGES)
 """The APIs that clients speak. Errors of paths that belong to none of them have OpenAI's format."""
 _EXPOSED_HEADERS = (
+    "request-id",
     "retry-after",
     "x-forge-attempts",
     "x-forge-compacted",
@@ -81,6 +84,9 @@ def create_app(
         app.add_route(path, endpoint, methods=["POST"])
     if RESPONSES in surfaces:
         ResponseEndpoints(responses, engine, large_bodies).add_routes(app)
+    if MESSAGES in surfaces:
+        counter = TokenCountEndpoint(engine, large_bodies)
+        app.add_route("/v1/messages/count_tokens", counter.count, methods=["POST"])
     _add_read_routes(app, engine, backend, surfaces)
     if admin is not None:
         add_admin_routes(app, admin, config.keepalive_seconds)
@@ -120,3 +126,4 @@ def _add_request_checks(app: FastAPI, config: ServerConfig, keys: KeyRing, memor
             expose_headers=_EXPOSED_HEADERS,
         )
     app.add_middleware(OriginMiddleware, names=HostNames(config))
+    app.add_middleware(RequestIdHeaderMiddleware)

@@ -116,8 +116,10 @@ def classify(error: ForgeError) -> ClassifiedError:
         return classify_backend_error(error)
     status, kind, code = next(ERROR_TABLE[cls] for cls in type(error).__mro__ if cls in ERROR_TABLE)
     param = error.at if isinstance(error, InvalidRequest) else None
-    param = "messages" if isinstance(error, ContextBudgetExceeded) else param
-    return ClassifiedError(status, kind, code, str(error), param, _headers_for(error))
+    classified = ClassifiedError(status, kind, code, str(error), param, _headers_for(error))
+    if isinstance(error, ContextBudgetExceeded):
+        return classified._replace(param="messages", prompt_tokens=error.tokens, window=error.budget)
+    return classified
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
