@@ -22,14 +22,18 @@ from forge_proxy.api.health import HealthChecks
 from forge_proxy.api.home import HomePage
 from forge_proxy.api.limits import BodyLimitMiddleware
 from forge_proxy.api.models import ModelList
+from forge_proxy.api.ollama import OLLAMA_SURFACES, OllamaEndpoint
+from forge_proxy.api.ollama_embeddings import OllamaEmbeddings
+from forge_proxy.api.ollama_models import OllamaModels
 from forge_proxy.api.origins import HostNames, OriginMiddleware
 from forge_proxy.api.rejection_log import RejectionLogMiddleware
+from forge_proxy.api.relay import RelayEndpoint
 from forge_proxy.api.surface import Surface
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
 
-SURFACES = (CHAT_COMPLETIONS,)
+SURFACES = (CHAT_COMPLETIONS, *OLLAMA_SURFACES)
 """The APIs that clients speak. Errors of paths that belong to none of them have OpenAI's format."""
 _EXPOSED_HEADERS = (
     "retry-after",
@@ -67,10 +71,15 @@ def create_app(
     hot: dict[str, Endpoint] = {}
     large_bodies = LargeBodies()
     for surface in surfaces:
-        endpoint = SurfaceEndpoint(surface, engine, config, memory, large_bodies)
+        kind = OllamaEndpoint if surface in OLLAMA_SURFACES else SurfaceEndpoint
+        endpoint = kind(surface, engine, config, memory, large_bodies)
         hot |= dict.fromkeys(surface.routes, endpoint.create)
     for path, endpoint in hot.items():
         app.add_route(path, endpoint, methods=["POST"])
+    relay = RelayEndpoint(engine, large_bodies)
+    relay.add_routes(app)
+    OllamaModels(engine, relay).add_routes(app)
+    OllamaEmbeddings(engine, relay, memory).add_routes(app)
     _add_read_routes(app, engine, backend, surfaces)
     if admin is not None:
         add_admin_routes(app, admin, config.keepalive_seconds)
