@@ -62,6 +62,9 @@ class SurfaceEndpoint:
         try:
             await self._engine.turns.take()  # hundreds may come at one time
             decoded, size = await self._read(request)
+            decoded = await self._prepare(request, decoded)
+            if isinstance(decoded, Response):
+                return decoded
             chat = replace(decoded.chat, is_large=True) if size > SLICED else decoded.chat
             policy = narrow(self._engine.policies.guardrails, request.headers.get("x-forge-guardrails"))
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
@@ -79,6 +82,13 @@ class SurfaceEndpoint:
         except ClientDisconnect:  # while the request was read
             pass
         return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+    async def _prepare(self, request: Request, decoded: DecodedRequest) -> DecodedRequest | Response:
+        """Return the request to answer, or the response to one that the engine does not answer.
+
+        Override it for an API whose requests depend on the kind of model server. Raises `ForgeError`.
+        """
+        return decoded
 
     async def _answer_whole(
         self, answer: AsyncGenerator[AnswerEvent], decoded: DecodedRequest, request_id: str, headers: Mapping[str, str]

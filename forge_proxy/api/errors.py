@@ -45,6 +45,7 @@ from forge_proxy.core.errors import (
     OutOfMemory,
     Overloaded,
     ResponseTooLarge,
+    RouteNotSupported,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
     UnknownModel,
@@ -73,6 +74,7 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     BackendNotReady: (503, "server_error", "backend_loading"),
     BackendDown: (503, "server_error", "backend_down"),
     ModelNotLoaded: (503, "server_error", "model_not_loaded"),
+    RouteNotSupported: (501, "server_error", "route_not_supported"),
     BackendFault: (502, "server_error", "backend_error"),
     ToolChoiceUnsatisfied: (502, "server_error", "tool_choice_unsatisfied"),
     ToolCallInvalid: (502, "server_error", "tool_call_invalid"),
@@ -134,7 +136,7 @@ def _headers_for(error: ForgeError) -> Mapping[str, str]:
         | TooManyConnections,
     ):
         return {"retry-after": str(error.seconds)}
-    if isinstance(error, BackendDown):  # the server stays down until its operator acts
+    if isinstance(error, BackendDown | RouteNotSupported):  # until its operator acts
         return {"x-should-retry": "false"}
     if isinstance(error, ToolChoiceUnsatisfied | ToolCallInvalid | EmptyAnswer):
         # The daemon has already retried; without this header, OpenAI's SDKs would repeat the whole request twice.

@@ -21,8 +21,8 @@ from forge_proxy.core.validation import iter_fields, to_invalid_request
 from forge_proxy.wire.clients.errors import ClassifiedError
 
 _MAX_PATH_CHARS = 200
-_OTHER_APIS = ("/v1/completions", "/v1/embeddings", "/api/chat", "/api/generate")
-"""Routes of other APIs and of OpenAI's that clients try and that the daemon does not serve."""
+_OTHER_APIS = ("/v1/assistants", "/v1/batches", "/v1/files", "/v1/images/generations", "/v1/threads")
+"""Routes of OpenAI's that clients try and that the daemon does not serve."""
 _MIN_SIMILARITY = 0.75
 """Minimum similarity (0 to 1) of two paths for one to be treated as a typo of the other."""
 
