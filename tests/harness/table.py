@@ -32,6 +32,8 @@ faults, not how well models take correction. Each cell is *without the proxy* �
 - `silent`: it was not, and the client ended without an error, as if it were.
 - `error`: it was not, and the client ended with an error.
 - `hangs`: the client was not at its end after {seconds:.0f} seconds.
+- `not served`: not tried without the proxy, since the scripted server speaks chat completions only (Codex and Claude
+  Code speak other APIs).
 - *Worse* is done → not done, error → silent, an end → hangs, and {longer:.0f} seconds more than without the proxy.
 - `–`: the client gives no occasion for the mistake. An empty cell was not run.
 
