@@ -71,9 +71,11 @@ class Both:
     def passed(self) -> bool:
         """Whether it went no worse through us, and the task was done if the fault is one that has to be made good.
 
-        A client that offers no tools passes through us unchanged, with the same end.
+        A client that offers no tools passes through us unchanged, with the same end. A client that does not retry
+        reports the failure of a server.
         """
-        is_done = self.guarded.lacks is None
+        is_reported = self.fault.is_failure and not self.client.retries_errors and self.guarded.word == "error"
+        is_done = self.guarded.lacks is None or is_reported
         is_same = not self.client.offers_tools and self.direct.word == self.guarded.word
         return self.worse is None and (is_done or is_same or not self.fault.must_be_done)
 

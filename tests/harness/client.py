@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from forge_proxy.cli.connect.clients import CLIENTS
@@ -40,6 +40,8 @@ class Client:
     task: type[Task] = ReadThenWrite
     offers_tools: bool = True
     """Whether it sends tools at all: requests without tools pass through us unchanged."""
+    retries_errors: bool = True
+    """Whether it asks again by itself when the server fails. Otherwise its error is the right end."""
     is_served_directly: bool = True
     """Whether the scripted server speaks the client's API: it serves chat completions only."""
 
@@ -57,6 +59,7 @@ def program(
     task: type[Task] = ReadThenWrite,
     name: str | None = None,
     is_served_directly: bool = True,
+    retries_errors: bool = True,
 ) -> tuple[Client, ...]:
     """Rows for a program of ours that uses an SDK from PyPI, one for each of its modes; `name` is that of the package
     unless it is given.
@@ -69,6 +72,7 @@ def program(
             return Command(words, {"PATH": package.path, **_STAY_HERE})
 
         called = f"{name}, {mode}" if len(modes) > 1 else name
-        return Client(called, package, start, task, is_served_directly=is_served_directly)
+        client = Client(called, package, start, task)
+        return replace(client, is_served_directly=is_served_directly, retries_errors=retries_errors)
 
     return tuple(row(mode) for mode in modes)

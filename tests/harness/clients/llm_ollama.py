@@ -14,9 +14,9 @@ def _start(place: Place) -> Command:
     folder = place.home / "llm"
     folder.mkdir()
     functions = ("--functions", PROGRAMS / "llm_functions.py", "--chain-limit", "20")
-    words = (_PACKAGE.python, "-m", "llm", "-m", MODEL, *functions, place.prompt)
+    words = (_PACKAGE.python, "-m", "llm", "-m", f"ollama/{MODEL}", *functions, place.prompt)
     env = {"LLM_USER_PATH": str(folder), "OLLAMA_HOST": place.url.removesuffix("/v1")}
     return Command(words, {"PATH": _PACKAGE.path, **env})
 
 
-ROWS = (Client("llm-ollama", _PACKAGE, _start, is_served_directly=False),)
+ROWS = (Client("llm-ollama", _PACKAGE, _start, is_served_directly=False, retries_errors=False),)
