@@ -272,3 +272,15 @@ async def test_each_surface_gives_the_same_calls_and_text() -> None:
         items = [{"name": item["name"], "arguments": item["arguments"]} for item in response["output"]]
         assert items == calls
         assert [asked["messages"] for asked in second.asked] == [asked["messages"] for asked in first.asked]
+
+
+async def test_a_stream_that_never_ends_is_limited_like_a_whole_response() -> None:
+    said = Said("word " * 5000, piece=50)
+    backend = OpenAICompatible("http://scripted", ScriptedHttp([said], cut=500), max_response=20_000)
+    engine = Engine(EngineConfig(backend, StillClock(), [].append))
+    transport = httpx.ASGITransport(create_app(engine, backend, ServerConfig()), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        response = await client.post("/v1/responses", json={**ASK, "stream": True})
+
+    error = final_response(read_events(response.content))["error"]
+    assert "backend.max_response_mb" in error["message"]
