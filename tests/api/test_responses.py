@@ -189,6 +189,14 @@ async def test_an_error_before_the_stream_has_its_own_status(live: bool) -> None
     assert response.json()["error"]["message"] == "slow down"
 
 
+async def test_codex_receives_a_rate_limit_as_an_event_after_which_it_retries() -> None:
+    busy = Said(status=429, body={"error": {"message": "slow down", "type": "busy"}})
+
+    events = await stream([busy], ASK, headers={"user-agent": "codex_exec/0.169.0 (Debian)"})
+
+    assert final_response(events)["error"] == {"code": "rate_limit_exceeded", "message": "slow down"}
+
+
 async def test_a_stream_that_breaks_off_ends_with_a_failed_response() -> None:
     events = await stream([Said("It is sunny.", breaks_off=True)], ASK)
 
