@@ -88,6 +88,8 @@ class ChatRequest:
     """Whether the body is large enough to be serialized in slices."""
     is_converted: bool = False
     """Whether `body` was converted from another client API: the response is then encoded anew, never forwarded."""
+    is_assembled: bool = False
+    """Whether the client's API repeats a streamed response as a whole at its end. Its size is then limited."""
     dropped: tuple[str, ...] = ()
     """What the client's API requests and no model server can do, such as `tools[2]: web_search is not supported`.
 
