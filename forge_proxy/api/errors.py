@@ -52,6 +52,7 @@ from forge_proxy.core.errors import (
 )
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.core.store_errors import StoreUnavailable
+from forge_proxy.core.stored_responses import NotCancellable, PreviousResponseNotFound, ResponseNotFound
 from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
 from forge_proxy.wire.clients.errors import ClassifiedError
 from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, RunNotReadable
@@ -101,6 +102,9 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     RunConflict: (409, "invalid_request_error", "run_conflict"),
     RunNotReadable: (409, "invalid_request_error", "run_not_readable"),
     ToolUnusable: (502, "server_error", "tool_unusable"),
+    PreviousResponseNotFound: (400, "invalid_request_error", "previous_response_not_found"),
+    ResponseNotFound: (404, "invalid_request_error", "response_not_found"),
+    NotCancellable: (400, "invalid_request_error", None),
     StoreUnavailable: (503, "server_error", "store_unavailable"),
     ShuttingDown: (503, "server_error", "stopping"),
     ForgeError: (500, "server_error", "internal_error"),
@@ -114,8 +118,10 @@ def classify(error: ForgeError) -> ClassifiedError:
         return classify_backend_error(error)
     status, kind, code = next(ERROR_TABLE[cls] for cls in type(error).__mro__ if cls in ERROR_TABLE)
     param = error.at if isinstance(error, InvalidRequest) else None
-    param = "messages" if isinstance(error, ContextBudgetExceeded) else param
-    return ClassifiedError(status, kind, code, str(error), param, _headers_for(error))
+    classified = ClassifiedError(status, kind, code, str(error), param, _headers_for(error))
+    if isinstance(error, ContextBudgetExceeded):
+        return classified._replace(param="messages", prompt_tokens=error.tokens, window=error.budget)
+    return classified
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:

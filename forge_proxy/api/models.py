@@ -11,6 +11,7 @@ from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.models import Models
 from forge_proxy.wire.clients.chat_completions.models import encode_model, encode_models
+from forge_proxy.wire.clients.messages import models as messages_models
 
 
 class ModelList:
@@ -24,9 +25,9 @@ class ModelList:
         """List the models, each with its context budget as its window if known."""
         headers = {"x-request-id": request_id_of(request)}
         try:
-            return JSONResponse(
-                encode_models(await self._budgets.advertise(await self._models.list())), headers=headers
-            )
+            cards = await self._budgets.advertise(await self._models.list())
+            encode = messages_models.encode_models if _is_for_anthropic(request) else encode_models
+            return JSONResponse(encode(cards), headers=headers)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
 
@@ -35,6 +36,12 @@ class ModelList:
         headers = {"x-request-id": request_id_of(request)}
         try:
             (card,) = await self._budgets.advertise([await self._models.get(request.path_params["name"])])
-            return JSONResponse(encode_model(card), headers=headers)
+            encode = messages_models.encode_model if _is_for_anthropic(request) else encode_model
+            return JSONResponse(encode(card), headers=headers)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
+
+
+def _is_for_anthropic(request: Request) -> bool:
+    """Return whether the client speaks Anthropic's API, which has the same path."""
+    return "anthropic-version" in request.headers

@@ -93,6 +93,11 @@ class ChatRequest:
 
     Reported as interventions; never contains a value from the prompt.
     """
+    anthropic: JsonObject = field(default_factory=no_fields)
+    """Fields of a Messages request for Anthropic's own API, besides the body: no other server would understand them.
+
+    `system` has the blocks that precede the system prompt.
+    """
 
 
 Constraint: TypeAlias = Literal["schema", "tool_choice", "none"]
