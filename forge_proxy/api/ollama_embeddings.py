@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from forge_proxy.api.bodies import LARGE, LargeResponse, read_whole
 from forge_proxy.api.disconnect import cancel_on_disconnect
+from forge_proxy.api.endpoint import CLIENT_CLOSED_REQUEST
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import client_of, request_id_of
 from forge_proxy.api.outcome_headers import describe_dropped
@@ -29,7 +30,6 @@ _MAX_RESPONSE = 64 * 1024 * 1024
 """Maximum bytes of embeddings that are converted."""
 _PARSED = 4
 """Memory of a response in its sizes: the bytes, and the numbers, of which each takes three times its digits."""
-_CLIENT_CLOSED_REQUEST = 499
 
 
 class OllamaEmbeddings:
@@ -65,7 +65,7 @@ class OllamaEmbeddings:
             return error_response(error, request.scope, headers)
         except ClientDisconnect:
             pass
-        return Response(status_code=_CLIENT_CLOSED_REQUEST)
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
 
     async def _convert(self, request: Request, decoded: DecodedEmbedRequest, headers: dict[str, str]) -> Response:
         began = time.monotonic_ns()

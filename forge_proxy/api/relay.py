@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from forge_proxy.api.access_denied import NotJson
 from forge_proxy.api.bodies import LARGE, LargeBodies, read_whole
 from forge_proxy.api.disconnect import cancel_on_disconnect
+from forge_proxy.api.endpoint import CLIENT_CLOSED_REQUEST
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import client_of, request_id_of
 from forge_proxy.api.openapi import error_responses
@@ -45,7 +46,6 @@ _AUDIO_ROUTE = re.compile(rf"{AUDIO}(?:/[A-Za-z0-9_-]+){{1,4}}")
 FORWARDED_HEADERS = ("content-type", "content-disposition", "retry-after", "retry-after-ms")
 """Headers of a response that reach the client. Others are of the connection, cookies, or the model server's own rules
 for web pages."""
-_CLIENT_CLOSED_REQUEST = 499
 
 
 class RelayEndpoint:
@@ -93,7 +93,7 @@ class RelayEndpoint:
         except ForgeError as error:
             return error_response(error, request.scope, headers)
         except ClientDisconnect:
-            return Response(status_code=_CLIENT_CLOSED_REQUEST)
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
         call = RawCall(
             request.method,
             request.scope["path"],
