@@ -115,6 +115,7 @@ SCHEMAS: dict[str, Any] = {
     "ModelList": object_schema(
         "The models that are served.", ["object", "data"],
         object=string("", "list"), data={"type": "array", "items": {"$ref": "#/components/schemas/Model"}},
+        models=array("The model catalog that Codex reads, with `client_version` only.", {"type": "object"}),
     ),
     "Home": object_schema(
         "The daemon: name, version, state and links.", ["name", "version", "status", "links"],
@@ -139,6 +140,8 @@ PATHS: dict[str, Any] = {
     "/v1/models": _get(
         "list_models", "List the models", {"200": json_response("ModelList", "The models."), **_MODEL_ERRORS},
         "models",
+        [{"name": "client_version", "in": "query", "required": False, "schema": {"type": "string"},
+          "description": "The version of Codex, which sends it. The response then contains `models` as well."}],
     ),
     "/v1/models/{id}": _get(
         "get_model", "Show one model",
