@@ -111,7 +111,7 @@ class ResponseRepository:
 
     async def items(self, ids: Sequence[str], owner: str, now: float) -> Mapping[str, StoredItem]:
         """See the port."""
-        query: Select[Any] = select(*_ITEM).join(RESPONSES, RESPONSES.c.id == ITEMS.c.response_id)
+        query = select(*_ITEM).join(RESPONSES, RESPONSES.c.id == ITEMS.c.response_id)
         query = query.where(*_readable(owner, now)).order_by(RESPONSES.c.created_at)
         found: dict[str, StoredItem] = {}
         wanted = [one for one in ids if one.isprintable()]

@@ -45,6 +45,9 @@ def decode_options(body: JsonObject, dropped: list[str]) -> dict[str, Json]:
     _add_reasoning(body, chat, dropped)
     _add_text(body, chat)
     _add_included(body, chat, dropped)
+    options = body.get("stream_options")
+    if is_object(options) and options.get("include_obfuscation") is True:
+        dropped.append("stream_options.include_obfuscation is not supported")
     if body.get("truncation") == "auto":
         dropped.append("truncation auto: the daemon's own compaction applies")
     known = _ONLY_HERE | set(_DROPPED)

@@ -332,12 +332,14 @@ def test_what_no_model_server_can_do_is_reported() -> None:
         include=["web_search_call.action.sources"],
         reasoning={"mode": "pro"},
         moderation={"model": "secret"},
+        stream_options={"include_obfuscation": True},
         store=True,
     ).chat
 
     assert set(chat.dropped) == {
         "context_management is not supported",
         "moderation is not supported",
+        "stream_options.include_obfuscation is not supported",
         "reasoning.mode is not supported",
         "include[0]: web_search_call.action.sources is not supported",
         "truncation auto: the daemon's own compaction applies",
