@@ -84,13 +84,13 @@ class ResponseRetention:
 class ResponseStorage:
     """The stored responses of a daemon (`api.surface.SurfaceStorage`). `now` returns the seconds since 1970.
 
-    Without `open_store`, none are stored.
+    Without `open_store`, none are stored, and no time is needed.
     """
 
     def __init__(
         self,
         open_store: Callable[[], Awaitable[ResponseStore]] | None,
-        now: Callable[[], float],
+        now: Callable[[], float] = lambda: 0.0,
         retention: ResponseRetention = ResponseRetention(),
     ) -> None:
         self._open_store = open_store
