@@ -18,6 +18,7 @@ from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import client_of, owner_of, request_id_of
 from forge_proxy.api.outcome_headers import compaction_headers, dropped_headers, outcome_headers
+from forge_proxy.api.prompt_size import PromptSizeEncoder, with_prompt_size
 from forge_proxy.api.streaming import StreamingAnswer
 from forge_proxy.api.surface import DecodedRequest, Surface, SurfaceStorage
 from forge_proxy.core.errors import ForgeError, InvalidRequest
@@ -31,7 +32,7 @@ from forge_proxy.wire.clients.body import read_body
 from forge_proxy.wire.clients.collector import ResponseCollector
 
 _FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
-_CLIENT_CLOSED_REQUEST = 499
+CLIENT_CLOSED_REQUEST = 499
 """nginx's status for a client that has disconnected; nobody receives it."""
 
 
@@ -61,11 +62,16 @@ class SurfaceEndpoint:
         try:
             await self._engine.turns.take()  # hundreds may come at one time
             decoded, size = await self._read(request)
+            decoded = await self._prepare(request, decoded)
+            if isinstance(decoded, Response):
+                return decoded
             chat = replace(decoded.chat, is_large=True) if size > SLICED else decoded.chat
             policy = narrow(self._engine.policies.guardrails, request.headers.get("x-forge-guardrails"))
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
             if chat.stream:
                 encoder = decoded.stream_encoder(request_id, int(time.time()))
+                if isinstance(encoder, PromptSizeEncoder):
+                    answer = with_prompt_size(answer, partial(self._engine.measure, chat), encoder)
                 save = partial(self._storage.save, decoded, encoder) if self._storage else None
                 headers |= dropped_headers(chat)
                 return StreamingAnswer(answer, encoder, self._config, headers, self._surface.stream_errors, save)
@@ -75,7 +81,14 @@ class SurfaceEndpoint:
             return error_response(error, request.scope, headers)
         except ClientDisconnect:  # while the request was read
             pass
-        return Response(status_code=_CLIENT_CLOSED_REQUEST)
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+    async def _prepare(self, request: Request, decoded: DecodedRequest) -> DecodedRequest | Response:
+        """Return the request to answer, or the response to one that the engine does not answer.
+
+        Override it for an API whose requests depend on the kind of model server. Raises `ForgeError`.
+        """
+        return decoded
 
     async def _answer_whole(
         self, answer: AsyncGenerator[AnswerEvent], decoded: DecodedRequest, request_id: str, headers: Mapping[str, str]

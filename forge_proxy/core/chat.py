@@ -95,10 +95,17 @@ class ChatRequest:
 
     Reported as interventions; never contains a value from the prompt.
     """
+    anthropic: JsonObject = field(default_factory=no_fields)
+    """Fields of a Messages request for Anthropic's own API, besides the body: no other server would understand them.
+
+    `system` has the blocks that precede the system prompt.
+    """
 
 
-Constraint: TypeAlias = Literal["schema", "tool_choice", "none"]
-"""How a model server is limited to calls: by the JSON Schema of a call, by `tool_choice: required`, or not at all."""
+Constraint: TypeAlias = Literal["grammar", "schema", "tool_choice", "none"]
+"""How a model server is limited to calls: by the grammar of a tool's text, by the JSON Schema of a call, by
+`tool_choice: required`, or not at all.
+"""
 
 
 @fast_dataclass
@@ -135,8 +142,12 @@ class ModelCall:
     """Failed responses and corrections, appended to the client's messages."""
     required_tools: tuple[ToolSpec, ...] = ()
     """Tools to which constrained decoding limits the response; empty to leave the model free."""
+    grammar_tool: ToolSpec | None = None
+    """The one of `required_tools` whose grammar limits the response instead, if the model server can."""
     constraint: Constraint = "schema"
-    """How the model server is limited to `required_tools`. By the schema, the call is the text of the response."""
+    """How the model server is limited to `required_tools`. By a grammar or the schema, the call is the text of the
+    response.
+    """
     resolved: ResolvedModel | None = None
     """The model of the request; None if the name in the request was not resolved."""
     usage: bool = False

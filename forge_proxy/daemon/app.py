@@ -94,6 +94,8 @@ class Daemon:
             former = {"former_event": "backend does not answer yet"}  # until 0.3
             self.log.warning("backend not ready", status=health.status, detail=health.detail, **former)
         loaded()
+        if health.status == "ok":
+            await self._learn_template()
         if health.status == "ok" and self.live.now.backend.self_test == "on-load":
             await self._self_test()
 
@@ -103,6 +105,13 @@ class Daemon:
             await self.parts.engine.budgets.settle()
         except BackendFault as fault:
             self.log.warning("could not determine the context budget", error=fault.summary)
+
+    async def _learn_template(self) -> None:
+        """Learn the chat template of the default model, so that its first request does not wait for it."""
+        engine = self.parts.engine
+        if engine.policies.guardrails.enabled.rescue:
+            with suppress(ForgeError):  # a request reports it
+                await engine.forms.learn(await engine.models.default_name())
 
     async def _self_test(self) -> None:
         """Test the default model and log the result."""
