@@ -57,7 +57,7 @@ def test_a_turn_of_the_model_survives_the_trip(
 
     output = json.loads(decoded.encode_response(collector, "r", 0))["output"]
     results = [{"type": "function_call_output", "call_id": f"call_{at}", "output": "x"} for at in range(len(calls))]
-    history = [{"role": "user", "content": "Hi"}, *output, *results]
+    history: Any = [{"role": "user", "content": "Hi"}, *output, *results]
     again: list[Any] = list(decode_request({**asked, "input": history}).chat.messages)
 
     said = again[1] if reasoning or text or calls else {}
