@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import orjson
 
-from forge_proxy.core.jsontypes import Json, is_list, read_object
+from forge_proxy.core.jsontypes import Json, is_list, is_nested_too_deeply, is_object, read_object
 from forge_proxy.core.logprobs import LogProbs
 from forge_proxy.wire.clients.responses.client_tools import CLIENT_TOOLS
 from forge_proxy.wire.clients.responses.reasoning import encode_reasoning
@@ -200,7 +200,7 @@ class CallItem(OutputItem):
             named["namespace"] = tool.namespace
         if self._kind == "client" and tool is not None:
             known = CLIENT_TOOLS[tool.name]
-            return {**head, "type": known.call_type, **known.to_fields(read_object(arguments) or {})}
+            return {**head, "type": known.call_type, **known.to_fields(_read_arguments(arguments))}
         if self._kind == "custom":
             return {**head, "type": "custom_tool_call", **named, "input": _input_of(arguments)}
         return {**head, "type": "function_call", **named, "arguments": arguments}
@@ -208,6 +208,17 @@ class CallItem(OutputItem):
     @property
     def _kind(self) -> Literal["function", "custom", "client"]:
         return self._tool.kind if self._tool else "function"
+
+
+def _read_arguments(text: str) -> dict[str, Json]:
+    """Return arguments that an item contains as an object; none if they cannot be serialized again."""
+    if is_nested_too_deeply(text):
+        return {}
+    try:
+        value: Json = orjson.loads(text)  # an integer of more than 64 bits becomes a float, which can be serialized
+    except orjson.JSONDecodeError:
+        return {}
+    return value if is_object(value) else {}
 
 
 def _input_of(arguments: str) -> str:
