@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Literal
 
 import orjson
 
 from forge_proxy.api.bodies import SLICED
+from forge_proxy.api.response_store import ResponseRetention, ResponseStore
 from forge_proxy.api.streaming import StreamEncoder
 from forge_proxy.api.surface import DecodedRequest
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.stored_responses import PreviousResponseNotFound, ResponseNotFound, StoredItem, StoredResponse
@@ -34,53 +36,6 @@ _DAY = 24 * 3600
 _LOG = logging.getLogger("forge_proxy.api")
 
 
-class ResponseStore(Protocol):
-    """Stores responses. `store/responses.py` has one for SQLite and PostgreSQL.
-
-    All methods raise `StoreUnavailable`. Responses of other owners and expired ones are as if they did not exist.
-    """
-
-    async def save(self, response: StoredResponse, items: Sequence[StoredItem]) -> None:
-        """Store a response, and keep those that it continues as long. Deletes what has expired."""
-        ...
-
-    async def get(self, response_id: str, owner: str, now: float) -> StoredResponse:
-        """Return a response. Raises `ResponseNotFound`."""
-        ...
-
-    async def delete(self, response_id: str, owner: str, now: float) -> None:
-        """Delete a response with its items. Raises `ResponseNotFound`."""
-        ...
-
-    async def chain(self, response_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
-        """Return the items of a response and of all that it continues, oldest first.
-
-        Raises `ResponseNotFound` if one is missing, or `InvalidRequest` if they have more than `limit` bytes.
-        """
-        ...
-
-    async def conversation(self, conversation_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
-        """Return the items of a conversation, oldest first; none if it has none. Raises `InvalidRequest`, too."""
-        ...
-
-    async def input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
-        """Return a response's own input items. Raises `ResponseNotFound`."""
-        ...
-
-    async def items(self, ids: Sequence[str], owner: str, now: float) -> Mapping[str, StoredItem]:
-        """Return those of these items that are stored."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseRetention:
-    """Which responses are stored, and for how many days."""
-
-    days: int = 30
-    is_default: bool = False
-    """Whether responses are stored unless the request has `store: false`, as OpenAI's are."""
-
-
 class ResponseStorage:
     """The stored responses of a daemon (`api.surface.SurfaceStorage`). `now` returns the seconds since 1970.
 
@@ -91,11 +46,11 @@ class ResponseStorage:
         self,
         open_store: Callable[[], Awaitable[ResponseStore]] | None,
         now: Callable[[], float] = lambda: 0.0,
-        retention: ResponseRetention = ResponseRetention(),
+        retention: ResponseRetention | None = None,
     ) -> None:
         self._open_store = open_store
         self._now = now
-        self._retention = retention
+        self._retention = retention or ResponseRetention()
         self._tasks = ShieldedTasks()
         """A client that disconnects cancels no store operation, which would discard the connection."""
 
@@ -162,7 +117,9 @@ class ResponseStorage:
             return resolve_references(body, {}), ()
         store, now = await self._store(), self._now()
         if references:
-            found = await self._tasks.run(store.items(references, owner, now))
+            found = await self._tasks.run(store.items(references, owner, now, MAX_CONVERSATION))
+            if sum(len(found[name].data) for name in references if name in found) > MAX_CONVERSATION:
+                raise InvalidRequest("input", f"its references stand for more than {MAX_CONVERSATION} bytes")
             body = resolve_references(body, {name: orjson.loads(item.data) for name, item in found.items()})
         if conversation is not None:
             return body, await self._tasks.run(store.conversation(conversation, owner, now, MAX_CONVERSATION))

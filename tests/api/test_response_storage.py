@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from forge_proxy.api import response_storage
-from forge_proxy.api.response_storage import ResponseRetention, ResponseStorage
+from forge_proxy.api.response_storage import ResponseStorage
+from forge_proxy.api.response_store import ResponseRetention
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.stored_responses import StoredItem, StoredResponse
 from forge_proxy.core.stream import Chunk, Delta
@@ -55,8 +57,8 @@ class MemoryStore:
     async def input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
         return [item for item in self.saved[-1][1] if item.kind == "input"]
 
-    async def items(self, ids: Sequence[str], owner: str, now: float) -> Mapping[str, StoredItem]:
-        return {}
+    async def items(self, ids: Sequence[str], owner: str, now: float, limit: int) -> Mapping[str, StoredItem]:
+        return {item.id: item for item in self.earlier}
 
 
 def storage_of(store: MemoryStore, **retention: Any) -> ResponseStorage:
@@ -163,6 +165,22 @@ async def test_a_large_stored_conversation_is_serialized_in_slices() -> None:
 
     assert (small.chat.is_large, large.chat.is_large) == (False, True)
     assert len(large.chat.messages) == 6
+
+
+async def test_a_reference_that_is_repeated_often_is_bounded_like_what_it_stands_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    store.earlier = [StoredItem("msg_1", "input", json.dumps({"role": "user", "content": "x" * 300}))]
+    storage = storage_of(store)
+    monkeypatch.setattr(response_storage, "MAX_CONVERSATION", 1000)
+    reference = {"type": "item_reference", "id": "msg_1"}
+    twice: JsonDict = {**ASK, "input": [reference] * 2}
+    often: JsonDict = {**ASK, "input": [reference] * 4}
+
+    assert len((await storage.decode(twice, "me")).chat.messages) == 2
+    with pytest.raises(InvalidRequest):
+        await storage.decode(often, "me")
 
 
 async def test_each_response_has_an_id_of_its_own() -> None:

@@ -48,10 +48,9 @@ LEAVES = (
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
 )
-TYPED = st.builds(
-    lambda kind, rest: {**rest, "type": kind},
-    st.sampled_from(KINDS), st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=5),
-)  # fmt: skip
+TYPED = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=5).flatmap(
+    lambda rest: st.sampled_from(KINDS).map(lambda kind: {**rest, "type": kind})
+)
 BODIES = st.dictionaries(st.sampled_from(FIELDS), st.lists(TYPED, max_size=4) | VALUES | TYPED, max_size=6)
 ANSWER = (
     Chunk((Delta(reasoning="a", text="b"),)),
@@ -113,7 +112,8 @@ DELTAS = st.builds(
 @examples(400)
 @given(deltas=st.lists(DELTAS, max_size=6))
 def test_whatever_a_model_writes_is_a_complete_stream(deltas: list[Delta]) -> None:
-    encoder = DecodedResponsesRequest(decode_request({"input": "Hi", "tools": TOOLS})).stream_encoder("r", 0)
+    body: JsonDict = {"input": "Hi", "tools": TOOLS}
+    encoder = DecodedResponsesRequest(decode_request(body)).stream_encoder("r", 0)
 
     stream = b"".join(encoder.write(Chunk((delta,))) for delta in deltas) + encoder.finish(Report(Outcome.CLEAN))
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import CallDelta, Delta
+from forge_proxy.wire.clients.responses.call_item import CallItem
 from forge_proxy.wire.clients.responses.options import ENCRYPTED_REASONING, includes, requests_summary
 from forge_proxy.wire.clients.responses.output_items import (
-    CallItem,
     ItemEvent,
     ItemStatus,
     MessageItem,
