@@ -275,6 +275,16 @@ def test_silence_is_filled_with_the_state() -> None:
     assert names(events) == ["created", "in_progress", "in_progress", "completed"]
 
 
+def test_events_stay_in_order_if_silence_is_filled_while_a_response_is_saved() -> None:
+    encoder = decoded().stream_encoder("r", 7)
+    stream = encoder.write(Chunk((Delta(text="Hi"),)))
+    encoder.close()
+
+    events = read_events(stream + encoder.keepalive() + encoder.finish(DONE))
+
+    assert names(events)[-3:] == ["output_item.done", "in_progress", "completed"]
+
+
 FAILURES = [
     (ClassifiedError(400, "invalid_request_error", "context_length_exceeded", "too long"),
      "context_length_exceeded", "too long"),
