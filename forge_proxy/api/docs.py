@@ -47,6 +47,9 @@ _EXAMPLES = {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}],
   "stream": true
 }'""",
+    "A response": """curl http://127.0.0.1:8081/v1/responses -H 'Content-Type: application/json' -d '{
+  "input": "What is the weather in Paris?"
+}'""",
     "The models and their context windows": "curl http://127.0.0.1:8081/v1/models",
     "The state of the daemon": "curl http://127.0.0.1:8081/admin/v1/status",
     "With an API key": "curl http://127.0.0.1:8081/v1/models -H 'Authorization: Bearer KEY'",
