@@ -77,22 +77,7 @@ def create_app(
         {prefix: surface.encode_error for surface in surfaces for prefix in surface.prefixes},
         default=CHAT_COMPLETIONS.encode_error,
     )
-    # Plain routes: `wire` decodes the bodies, so FastAPI's parameter parsing would only cost time.
-    hot: dict[str, Endpoint] = {}
-    large_bodies = LargeBodies()
-    for surface in surfaces:
-        kind = OllamaEndpoint if surface in OLLAMA_SURFACES else SurfaceEndpoint
-        storage = responses if surface is RESPONSES else None
-        endpoint = kind(surface, engine, config, memory, large_bodies, storage)
-        hot |= dict.fromkeys(surface.routes, endpoint.create)
-    for path, endpoint in hot.items():
-        app.add_route(path, endpoint, methods=["POST"])
-    _add_relayed_routes(app, engine, large_bodies, memory)
-    if RESPONSES in surfaces:
-        ResponseEndpoints(responses, engine, large_bodies).add_routes(app)
-    if MESSAGES in surfaces:
-        counter = TokenCountEndpoint(engine, large_bodies)
-        app.add_route("/v1/messages/count_tokens", counter.count, methods=["POST"])
+    hot = _add_surfaces(app, surfaces, engine, config, memory, responses)
     _add_read_routes(app, engine, backend, surfaces)
     if admin is not None:
         add_admin_routes(app, admin, config.keepalive_seconds)
@@ -107,12 +92,35 @@ def create_app(
     return app
 
 
-def _add_relayed_routes(app: FastAPI, engine: Engine, large_bodies: LargeBodies, memory: MemoryBudget) -> None:
-    """Add the routes that the model server answers, and those of Ollama's API that need it."""
+def _add_surfaces(
+    app: FastAPI,
+    surfaces: Sequence[Surface],
+    engine: Engine,
+    config: ServerConfig,
+    memory: MemoryBudget,
+    responses: ResponseStorage,
+) -> dict[str, Endpoint]:
+    """Add the routes of the client APIs and of what is relayed. Returns those that answer requests, by path.
+
+    They are plain routes: `wire` decodes the bodies, so FastAPI's parameter parsing would only cost time.
+    """
+    hot: dict[str, Endpoint] = {}
+    large_bodies = LargeBodies()
+    for surface in surfaces:
+        storage = responses if surface is RESPONSES else None
+        kind = OllamaEndpoint if surface in OLLAMA_SURFACES else SurfaceEndpoint
+        endpoint = kind(surface, engine, config, memory, large_bodies, storage)
+        hot |= dict.fromkeys(surface.routes, endpoint.create)
+    for path, endpoint in hot.items():
+        app.add_route(path, endpoint, methods=["POST"])
+    ResponseEndpoints(responses, engine, large_bodies).add_routes(app)
+    counter = TokenCountEndpoint(engine, large_bodies)
+    app.add_route("/v1/messages/count_tokens", counter.count, methods=["POST"])
     relay = RelayEndpoint(engine, large_bodies)
     relay.add_routes(app)
     OllamaModels(engine, relay).add_routes(app)
     OllamaEmbeddings(engine, relay, memory).add_routes(app)
+    return hot
 
 
 def _add_read_routes(app: FastAPI, engine: Engine, backend: Backend, surfaces: Sequence[Surface]) -> None:

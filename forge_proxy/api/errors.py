@@ -46,6 +46,7 @@ from forge_proxy.core.errors import (
     Overloaded,
     ResponseTooLarge,
     RouteNotSupported,
+    ThreadsNotSupported,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
     UnknownModel,
@@ -60,6 +61,7 @@ from forge_proxy.workflows.tool_registry import ToolUnusable
 
 ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     InvalidRequest: (400, "invalid_request_error", None),
+    ThreadsNotSupported: (400, "invalid_request_error", "thread_unsupported_request"),
     ContextBudgetExceeded: (400, "invalid_request_error", "context_length_exceeded"),
     BudgetUnchanged: (502, "server_error", "budget_unchanged"),
     UnsupportedModelError: (400, "invalid_request_error", "unsupported_model"),

@@ -37,7 +37,7 @@ async def with_prompt_size(
         with suppress(ForgeError):  # the request itself will raise it
             encoder.set_prompt_tokens((await measure()).tokens)
 
-    task = asyncio.create_task(run())
+    task = asyncio.create_task(run(), name="prompt size")
     try:
         has_begun = False
         async with aclosing(answer) as events:

@@ -31,8 +31,8 @@ RESPONSES = Surface(
     prefixes=("/v1/responses", "/responses"),
     decode_request=DecodedResponsesRequest.decode,
     encode_error=encode_error,
-    # Codex compacts its conversation only if it finds this code in a `response.failed` event.
-    stream_errors=StreamErrorPolicy(has_event=True, codes=frozenset({"context_length_exceeded"})),
+    # Codex recognizes a full context only by this code in a `response.failed` event, and retries no 429.
+    stream_errors=StreamErrorPolicy(has_event=True, codes=frozenset({"context_length_exceeded"}), agents=("codex",)),
     openapi_paths=PATHS,
     openapi_schemas=SCHEMAS,
 )

@@ -13,6 +13,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -70,6 +71,14 @@ class StreamErrorPolicy:
     """Whether the API ends a failed response with an event, which is sent whatever `server.stream_errors` is."""
     codes: frozenset[str] = frozenset()
     """Codes of errors that clients read only from such an event: they never have a status of their own."""
+    agents: tuple[str, ...] = ()
+    """Beginnings of the user agents of clients that give up at a 429, but wait and retry if an event reports it."""
+
+    def begins_stream(self, error: ClassifiedError, scope: Scope) -> bool:
+        """Whether an error that ends a request before its first event is reported by an event, with status 200."""
+        if error.status == 429 and self.agents:
+            return Headers(scope=scope).get("user-agent", "").startswith(self.agents)
+        return error.code in self.codes
 
 
 class StreamingAnswer(Response):
@@ -104,7 +113,7 @@ class StreamingAnswer(Response):
                 await self._run(send)
         except ForgeError as error:
             classified = classify(error)
-            if not self._started and classified.code not in self._errors.codes:
+            if not self._started and not self._errors.begins_stream(classified, scope):
                 self._started = True
                 await error_response(error, scope, self._extra_headers)(scope, receive, send)
             elif self._errors.has_event or self._config.stream_errors == "event":

@@ -107,6 +107,7 @@ class AnthropicMessages:
                     limit=self._max_response,
                     buffered=call.buffered,
                     declared_events=response.headers.get("content-type", "").startswith("text/event-stream"),
+                    reports_stop=call.request.is_converted,
                 )
                 async for piece in response.iter_bytes():
                     for chunk in reader.feed(piece):

@@ -281,7 +281,8 @@ class Engine:
             record.terminal = turn.terminal
             return self._guard(AttemptRunner(session, request, turn, model), session.slot, record)
         suppressor = CallSuppressor() if request.tools and policy.enabled.any else None
-        verbatim, buffered = suppressor is None and not request.is_converted, not request.stream
+        verbatim = suppressor is None and not request.is_converted
+        buffered = not request.stream or request.is_assembled
         call = ModelCall(request, request.stream, resolved=model, verbatim=verbatim, buffered=buffered)
         return _relay(session, call, suppressor)
 

@@ -189,6 +189,14 @@ async def test_an_error_before_the_stream_has_its_own_status(live: bool) -> None
     assert response.json()["error"]["message"] == "slow down"
 
 
+async def test_codex_receives_a_rate_limit_as_an_event_after_which_it_retries() -> None:
+    busy = Said(status=429, body={"error": {"message": "slow down", "type": "busy"}})
+
+    events = await stream([busy], ASK, headers={"user-agent": "codex_exec/0.169.0 (Debian)"})
+
+    assert final_response(events)["error"] == {"code": "rate_limit_exceeded", "message": "slow down"}
+
+
 async def test_a_stream_that_breaks_off_ends_with_a_failed_response() -> None:
     events = await stream([Said("It is sunny.", breaks_off=True)], ASK)
 
@@ -272,3 +280,15 @@ async def test_each_surface_gives_the_same_calls_and_text() -> None:
         items = [{"name": item["name"], "arguments": item["arguments"]} for item in response["output"]]
         assert items == calls
         assert [asked["messages"] for asked in second.asked] == [asked["messages"] for asked in first.asked]
+
+
+async def test_a_stream_that_never_ends_is_limited_like_a_whole_response() -> None:
+    said = Said("word " * 5000, piece=50)
+    backend = OpenAICompatible("http://scripted", ScriptedHttp([said], cut=500), max_response=20_000)
+    engine = Engine(EngineConfig(backend, StillClock(), [].append))
+    transport = httpx.ASGITransport(create_app(engine, backend, ServerConfig()), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        response = await client.post("/v1/responses", json={**ASK, "stream": True})
+
+    error = final_response(read_events(response.content))["error"]
+    assert "backend.max_response_mb" in error["message"]

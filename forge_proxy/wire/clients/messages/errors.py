@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.wire.clients.errors import ClassifiedError
 
 _KINDS = {
@@ -11,8 +11,6 @@ _KINDS = {
     403: "permission_error",
     404: "not_found_error",
     408: "timeout_error",
-    409: "conflict_error",
-    413: "request_too_large",
     429: "rate_limit_error",
     503: "overloaded_error",
     504: "timeout_error",
@@ -20,16 +18,17 @@ _KINDS = {
 }
 """The type by the status. Others below 500 are `invalid_request_error`, others from 500 on `api_error`."""
 _OVERFLOW = "context_length_exceeded"
+_NO_THREADS = "thread_unsupported_request"
+"""The code by which the SDK's tool runner learns to send the whole conversation."""
 
 
 def encode_error(error: ClassifiedError) -> JsonObject:
     """Return `{"type": "error", "error": {type, message}, "request_id"}`."""
     kind = _KINDS.get(error.status) or ("invalid_request_error" if error.status < 500 else "api_error")
-    return {
-        "type": "error",
-        "error": {"type": kind, "message": _message(error)},
-        "request_id": error.request_id,
-    }
+    body: dict[str, Json] = {"type": kind, "message": _message(error)}
+    if error.code == _NO_THREADS:
+        body["details"] = {"error_code": error.code}
+    return {"type": "error", "error": body, "request_id": error.request_id}
 
 
 def _message(error: ClassifiedError) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from forge_proxy.core.chat import ChatRequest
+from forge_proxy.core.errors import ThreadsNotSupported
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.clients import fields
 from forge_proxy.wire.clients.chat_completions.request import decode_request as decode_chat
@@ -33,8 +34,10 @@ _EPHEMERAL: JsonObject = {"type": "ephemeral"}
 
 
 def decode_request(body: JsonObject) -> ChatRequest:
-    """Decode a parsed body. Raises `InvalidRequest` with the path of the field."""
+    """Decode a parsed body. Raises `InvalidRequest` with the path of the field, or `ThreadsNotSupported`."""
     dropped = DroppedParts()
+    if body.get("thread"):
+        raise ThreadsNotSupported
     listed = fields.read_objects(body, "messages", "messages")
     system, attribution = _system(body.get("system"), dropped)
     messages: list[Json] = [*system, *decode_history(listed, dropped)] if listed else []

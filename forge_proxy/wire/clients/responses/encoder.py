@@ -43,7 +43,7 @@ class ResponsesEncoder:
         """Encode a chunk. This API has no event for prompt progress."""
         if chunk.progress is not None:
             return b""
-        opening = self._begin(str(chunk.head.get("model") or ""))
+        opening = self._begin(str(chunk.head.get("model") or "")) if self._head is None else b""
         if chunk.usage is not None:
             self._usage = convert_usage(chunk.usage)
         return opening + self._encode([event for delta in _first_choice(chunk) for event in self._output.add(delta)])
@@ -111,11 +111,11 @@ class ResponsesEncoder:
         )
 
     def _encode(self, events: Sequence[ItemEvent]) -> bytes:
-        return b"".join(
-            b"event: %b\ndata: %b\n\n"
-            % (str(event["type"]).encode(), orjson.dumps({**event, "sequence_number": self._next()}))
-            for event in events
-        )
+        out: list[bytes] = []
+        for event in events:
+            event["sequence_number"] = self._next()
+            out += (b"event: ", str(event["type"]).encode(), b"\ndata: ", orjson.dumps(event), b"\n\n")
+        return b"".join(out)
 
     def _next(self) -> int:
         self._number += 1

@@ -81,6 +81,7 @@ def decode_request(
         include_usage=stream,
         limit=fields.read_count(body, "max_output_tokens", least=1),
         is_converted=True,
+        is_assembled=True,
         dropped=tuple(dropped),
     )
     return ConvertedRequest(body, request, tools, is_stored)
