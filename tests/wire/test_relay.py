@@ -62,6 +62,7 @@ def test_the_field_is_found_however_its_head_is_written(head: str) -> None:
         (part("file", b'\r\nContent-Disposition: form-data; name="model"\r\n\r\nsmall') + END, KIND),
         (part("model", b"x" * 1000) + END, KIND),
         (b"--b0und\r\n" + b"x" * 9000, KIND),
+        (part("file", b"") * 100 + part("model", b"small") + END, KIND),  # the search is bounded
     ],
 )
 def test_a_form_without_a_usable_field_passes_unchanged(raw: bytes, kind: str) -> None:
