@@ -81,6 +81,7 @@ NOT_MET_BY_PROGRAMS = (
     "forge_proxy.api.access_denied",
     "forge_proxy.cli",  # printed by the commands
     "forge_proxy.core.store_errors",  # of runs, as below
+    "forge_proxy.core.stored_responses",  # answered over HTTP
     "forge_proxy.evals",
     "forge_proxy.tools",  # of runs, which are submitted over HTTP
     "forge_proxy.workflows.runs",

@@ -72,7 +72,10 @@ def _overflow(error: ContextOverflow) -> ClassifiedError:
             f"This model's maximum context length is {error.window} tokens. However, your messages resulted in "
             f"{error.tokens} tokens. Please reduce the length of the messages. The model server says: {message}"
         )
-    return ClassifiedError(400, "invalid_request_error", "context_length_exceeded", message, "messages")
+    code, param = "context_length_exceeded", "messages"
+    return ClassifiedError(
+        400, "invalid_request_error", code, message, param, prompt_tokens=error.tokens, window=error.window
+    )
 
 
 def _tools_rejected(error: ToolsRejected) -> ClassifiedError:

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -15,13 +16,15 @@ from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies, LargeResponse, re
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.error_responses import error_response
-from forge_proxy.api.identity import client_of, request_id_of
+from forge_proxy.api.identity import client_of, owner_of, request_id_of
 from forge_proxy.api.outcome_headers import compaction_headers, dropped_headers, outcome_headers
+from forge_proxy.api.prompt_size import PromptSizeEncoder, with_prompt_size
 from forge_proxy.api.streaming import StreamingAnswer
-from forge_proxy.api.surface import DecodedRequest, Surface
+from forge_proxy.api.surface import DecodedRequest, Surface, SurfaceStorage
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, read_switches
 from forge_proxy.core.guardrails.report import Report
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.answer import AnswerEvent, Engine
 from forge_proxy.engine.events import ContextCompacted
 from forge_proxy.engine.memory import MemoryBudget
@@ -29,7 +32,7 @@ from forge_proxy.wire.clients.body import read_body
 from forge_proxy.wire.clients.collector import ResponseCollector
 
 _FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
-_CLIENT_CLOSED_REQUEST = 499
+CLIENT_CLOSED_REQUEST = 499
 """nginx's status for a client that has disconnected; nobody receives it."""
 
 
@@ -43,12 +46,14 @@ class SurfaceEndpoint:
         config: ServerConfig,
         memory: MemoryBudget,
         large_bodies: LargeBodies,
+        storage: SurfaceStorage | None = None,
     ) -> None:
         self._surface = surface
         self._engine = engine
         self._memory = memory
         self._large_bodies = large_bodies
         self._config = config
+        self._storage = storage
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
@@ -57,19 +62,33 @@ class SurfaceEndpoint:
         try:
             await self._engine.turns.take()  # hundreds may come at one time
             decoded, size = await self._read(request)
+            decoded = await self._prepare(request, decoded)
+            if isinstance(decoded, Response):
+                return decoded
             chat = replace(decoded.chat, is_large=True) if size > SLICED else decoded.chat
             policy = narrow(self._engine.policies.guardrails, request.headers.get("x-forge-guardrails"))
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
             if chat.stream:
                 encoder = decoded.stream_encoder(request_id, int(time.time()))
-                return StreamingAnswer(answer, encoder, self._config, {**headers, **dropped_headers(chat)})
+                if isinstance(encoder, PromptSizeEncoder):
+                    answer = with_prompt_size(answer, partial(self._engine.measure, chat), encoder)
+                save = partial(self._storage.save, decoded, encoder) if self._storage else None
+                headers |= dropped_headers(chat)
+                return StreamingAnswer(answer, encoder, self._config, headers, self._surface.stream_errors, save)
             async with cancel_on_disconnect(request.receive):
                 return await self._answer_whole(answer, decoded, request_id, headers)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
         except ClientDisconnect:  # while the request was read
             pass
-        return Response(status_code=_CLIENT_CLOSED_REQUEST)
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+    async def _prepare(self, request: Request, decoded: DecodedRequest) -> DecodedRequest | Response:
+        """Return the request to answer, or the response to one that the engine does not answer.
+
+        Override it for an API whose requests depend on the kind of model server. Raises `ForgeError`.
+        """
+        return decoded
 
     async def _answer_whole(
         self, answer: AsyncGenerator[AnswerEvent], decoded: DecodedRequest, request_id: str, headers: Mapping[str, str]
@@ -87,7 +106,7 @@ class SurfaceEndpoint:
                 async for item in events:
                     if isinstance(item, Report):
                         headers = {**headers, **compaction_headers(compactions), **outcome_headers(item)}
-                        body = decoded.encode_response(chunks, request_id, int(time.time()))
+                        body = await self._encode(decoded, chunks, request_id)
                         response = self._whole_response(body, headers)
                         del body
                         chunks = ResponseCollector()  # releases the chunks
@@ -102,6 +121,12 @@ class SurfaceEndpoint:
         assert response is not None  # noqa: S101  # an answer ends with a report, or raises
         return response
 
+    async def _encode(self, decoded: DecodedRequest, chunks: ResponseCollector, request_id: str) -> bytes:
+        created = int(time.time())
+        if self._storage is not None:
+            return await self._storage.encode_response(decoded, chunks, request_id, created)
+        return decoded.encode_response(chunks, request_id, created)
+
     def _whole_response(self, body: bytes, headers: Mapping[str, str]) -> Response:
         if len(body) > LARGE:
             return LargeResponse(body, headers, self._memory)
@@ -109,16 +134,24 @@ class SurfaceEndpoint:
 
     async def _read(self, request: Request) -> tuple[DecodedRequest, int]:
         """Read and decode the request; return it with the size of its body, which is not kept as it was received."""
-        pieces = [await read_whole(request.receive)]
-        size = len(pieces[0])
-        if size > LARGE:
-            return self._surface.decode_request(await self._large_bodies.parse(pieces)), size
-        try:
-            return self._surface.decode_request(read_body(pieces[0])), size
-        except InvalidRequest as error:
-            if request.headers.get("content-type", "").startswith(_FORMS):
-                raise NotJson from error
-            raise
+        body, size = await read_json(request, self._large_bodies)
+        if self._storage is not None:
+            return await self._storage.decode(body, owner_of(request)), size
+        return self._surface.decode_request(body), size
+
+
+async def read_json(request: Request, large_bodies: LargeBodies) -> tuple[JsonObject, int]:
+    """Read a request's JSON object; return it with its size in bytes. Raises `InvalidRequest`."""
+    pieces = [await read_whole(request.receive)]
+    size = len(pieces[0])
+    if size > LARGE:
+        return await large_bodies.parse(pieces), size
+    try:
+        return read_body(pieces[0]), size
+    except InvalidRequest as error:
+        if request.headers.get("content-type", "").startswith(_FORMS):
+            raise NotJson from error
+        raise
 
 
 def narrow(policy: GuardPolicy, switches: str | None) -> GuardPolicy:

@@ -47,7 +47,8 @@ class ErrorResponse(JSONResponse):
     def __init__(self, error: ClassifiedError, scope: Scope, headers: Mapping[str, str]) -> None:
         envelopes: ErrorEnvelopes = scope["app"].state.error_envelopes
         encode = envelopes.envelope_for(scope["path"])
-        super().__init__(encode(error), error.status, {**error.headers, **headers})
+        body = encode(error._replace(request_id=headers.get("x-request-id")))
+        super().__init__(body, error.status, {**error.headers, **headers})
         self._error = error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

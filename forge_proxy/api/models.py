@@ -11,6 +11,7 @@ from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.models import Models
 from forge_proxy.wire.clients.chat_completions.models import encode_model, encode_models
+from forge_proxy.wire.clients.messages import models as messages_models
 
 
 class ModelList:
@@ -28,6 +29,8 @@ class ModelList:
         headers = {"x-request-id": request_id_of(request)}
         try:
             cards = await self._budgets.advertise(await self._models.list())
+            if _is_for_anthropic(request):
+                return JSONResponse(messages_models.encode_models(cards), headers=headers)
             return JSONResponse(encode_models(cards, codex="client_version" in request.query_params), headers=headers)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
@@ -37,6 +40,12 @@ class ModelList:
         headers = {"x-request-id": request_id_of(request)}
         try:
             (card,) = await self._budgets.advertise([await self._models.get(request.path_params["name"])])
-            return JSONResponse(encode_model(card), headers=headers)
+            encode = messages_models.encode_model if _is_for_anthropic(request) else encode_model
+            return JSONResponse(encode(card), headers=headers)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
+
+
+def _is_for_anthropic(request: Request) -> bool:
+    """Return whether the client speaks Anthropic's API, which has the same path."""
+    return "anthropic-version" in request.headers

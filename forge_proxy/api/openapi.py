@@ -26,6 +26,7 @@ _ERROR_DESCRIPTIONS = {
         "guardrails.on_exhausted: error (`tool_call_invalid`), or its response was empty (`empty_answer`). Errors "
         "of the model server about the request keep their status."
     ),
+    501: "The model server has no such route: `route_not_supported`.",
     503: (
         "The daemon is shutting down (`stopping`), or the model server is loading, restarting or down "
         "(`backend_loading`, `backend_restarting`, `backend_down`), or the requested model could not be loaded "
@@ -103,7 +104,15 @@ def array(description: str, items: dict[str, Any]) -> dict[str, Any]:
 
 
 _WINDOW = "The context window in tokens."
+_TEXT_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 SCHEMAS: dict[str, Any] = {
+    "ErrorBody": object_schema(
+        "An error in OpenAI's format.", ["error"], error={"$ref": "#/components/schemas/ErrorDetail"},
+    ),
+    "ErrorDetail": object_schema(
+        "The error.", ["message", "type", "param", "code"], message=string(""), type=string(""),
+        param={**_TEXT_OR_NULL, "description": "The field that is wrong."}, code=_TEXT_OR_NULL,
+    ),
     "Model": object_schema(
         "A model. Its context window (the budget) is in each of the fields that clients read.", ["id", "object"],
         id=string(""), object=string("", "model"), created=integer(""), owned_by=string(""),

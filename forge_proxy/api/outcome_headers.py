@@ -26,12 +26,17 @@ def outcome_headers(report: Report) -> dict[str, str]:
     headers = {"x-forge-outcome": report.outcome.value, "x-forge-attempts": str(report.attempts)}
     if report.tokens is not None:
         headers["x-forge-tokens-spent"] = str(report.tokens)
-    return headers | _intervention_headers(report.descriptions)
+    return headers | intervention_headers(report.descriptions)
 
 
 def dropped_headers(request: ChatRequest) -> dict[str, str]:
     """Return the header of a stream that reports, before its outcome is known, what of the request was dropped."""
-    return _intervention_headers([f"dropped {what}" for what in request.dropped])
+    return describe_dropped(request.dropped)
+
+
+def describe_dropped(dropped: Sequence[str]) -> dict[str, str]:
+    """Return the header that reports what of a request was dropped; none if nothing was."""
+    return intervention_headers([f"dropped {what}" for what in dropped])
 
 
 def compaction_headers(compactions: Sequence[ContextCompacted]) -> dict[str, str]:
@@ -45,7 +50,8 @@ def headers_as_text(headers: Mapping[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in headers.items())
 
 
-def _intervention_headers(descriptions: Sequence[str]) -> dict[str, str]:
+def intervention_headers(descriptions: Sequence[str]) -> dict[str, str]:
+    """Return the header of interventions in both its names; none if there are none."""
     if not descriptions:
         return {}
     interventions = "; ".join(as_fits([_to_ascii(text) for text in descriptions], _MAX_TOTAL))

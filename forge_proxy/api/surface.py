@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from forge_proxy.api.error_responses import Envelope
-from forge_proxy.api.streaming import StreamEncoder
+from forge_proxy.api.streaming import StreamEncoder, StreamErrorPolicy
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.wire.clients.collector import ResponseCollector
@@ -35,6 +35,24 @@ class DecodedRequest(Protocol):
         ...
 
 
+class SurfaceStorage(Protocol):
+    """Stores what later requests refer to. The endpoint awaits it around the pure codec."""
+
+    async def decode(self, body: JsonObject, owner: str) -> DecodedRequest:
+        """Decode a request of `owner` together with what it refers to. Raises `InvalidRequest`."""
+        ...
+
+    async def save(self, decoded: DecodedRequest, encoder: StreamEncoder) -> None:
+        """Store a streamed response before its last event is sent."""
+        ...
+
+    async def encode_response(
+        self, decoded: DecodedRequest, response: ResponseCollector, request_id: str, created: int
+    ) -> bytes:
+        """Encode a response that is not streamed, and store it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Surface:
     """An API's paths, its codec and its description."""
@@ -46,6 +64,7 @@ class Surface:
     decode_request: Callable[[JsonObject], DecodedRequest]
     """Raises `InvalidRequest` with the path of the field."""
     encode_error: Envelope
+    stream_errors: StreamErrorPolicy = field(default_factory=StreamErrorPolicy)
     openapi_paths: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The routes, as an OpenAPI document describes them."""
     openapi_schemas: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -88,10 +88,17 @@ class ChatRequest:
     """Whether the body is large enough to be serialized in slices."""
     is_converted: bool = False
     """Whether `body` was converted from another client API: the response is then encoded anew, never forwarded."""
+    is_assembled: bool = False
+    """Whether the client's API repeats a streamed response as a whole at its end. Its size is then limited."""
     dropped: tuple[str, ...] = ()
     """What the client's API requests and no model server can do, such as `tools[2]: web_search is not supported`.
 
     Reported as interventions; never contains a value from the prompt.
+    """
+    anthropic: JsonObject = field(default_factory=no_fields)
+    """Fields of a Messages request for Anthropic's own API, besides the body: no other server would understand them.
+
+    `system` has the blocks that precede the system prompt.
     """
 
 

@@ -42,6 +42,13 @@ class InvalidRequest(ForgeError):
         self.why = why
 
 
+class ThreadsNotSupported(InvalidRequest):
+    """The client expects a Messages server to store the conversation. Told so, it sends the whole conversation."""
+
+    def __init__(self) -> None:
+        super().__init__("thread", "the daemon does not store conversations; send the whole conversation without it")
+
+
 class OutOfMemory(ForgeError):
     """There is not enough memory to read `what`."""
 
@@ -161,6 +168,14 @@ class BackendNotReady(BackendFault):
         super().__init__(f"the model server ({url}) is not ready yet: {state}", url=url)
         self.state = state
         self.seconds = seconds
+
+
+class RouteNotSupported(BackendFault):
+    """The model server has no such route. `kind` is the kind of server, such as `ollama`."""
+
+    def __init__(self, url: str, kind: str, method: str, route: str) -> None:
+        super().__init__(f"the model server ({kind} at {url}) has no {method} {route}", url=url)
+        self.kind = kind
 
 
 class BackendDown(BackendFault):

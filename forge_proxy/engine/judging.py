@@ -11,7 +11,7 @@ from functools import partial
 from forge_proxy.core.guardrails import Retry
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
 from forge_proxy.core.guardrails.extraction import Extraction
-from forge_proxy.engine.pacing import LoopTurns
+from forge_proxy.engine.pacing import LoopTurns, Weight
 
 _IMMEDIATE = 2_000
 """Characters of a response that is judged without waiting for a turn."""
@@ -27,5 +27,5 @@ async def judge_attempt(
     if size > _ON_LOOP or attempt.matches_grammar(extractions):
         return await turns.run_in_thread(partial(attempt.judge, extractions))
     if size > _IMMEDIATE:
-        await turns.take(heavy=True)
+        await turns.take(Weight.HEAVY)
     return attempt.judge(extractions)

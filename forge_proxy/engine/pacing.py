@@ -1,8 +1,8 @@
 """Shares the event loop's time among the requests, so that no work blocks the others for long.
 
 Potentially long work (parsing or scanning a response, preparing a request) is done in small steps. Before each step a
-request takes a turn: one iteration of the event loop grants turns until 4 ms have passed; the other requests wait.
-Work that cannot be divided into steps runs in a thread.
+request takes a turn, which may be as long as the round: one iteration of the event loop grants turns until 4 ms have
+passed; the other requests wait. Work that cannot be divided into steps runs in a thread.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum
 from itertools import chain, islice, zip_longest
 from typing import TypeVar
 
@@ -25,8 +26,18 @@ _MAX_GRANTED = 64
 """Maximum number of turns granted in one iteration."""
 _BURST_SECONDS = 0.02
 """How long a request may work continuously before it counts as heavy."""
+_FRESH_SECONDS = 0.005
+"""How long a request may work continuously before it counts as light: most requests need less in all."""
 _SHARE = 0.05
-"""Share of the time below which no request is heavy: a model that generates at human reading speed needs less."""
+"""Share of the time below which a request remains fresh: a model that generates at human reading speed needs less."""
+
+
+class Weight(IntEnum):
+    """How much of the event loop's time a request has used lately."""
+
+    FRESH = 0
+    LIGHT = 1
+    HEAVY = 2
 
 
 class _Waiter:
@@ -41,14 +52,16 @@ class _Waiter:
 class LoopTurns:
     """The queue for turns on one event loop, shared by all requests.
 
-    Heavy and light requests alternate, each class in order of arrival: a light request waits for a single step of a
-    heavy one, however many heavy ones there are.
+    Fresh, light and heavy requests alternate, each class in order of arrival: a fresh request waits for a single turn
+    of a light and of a heavy one, however many of them there are.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock: Clock = clock or MonotonicClock()
-        self._queues: tuple[deque[_Waiter], deque[_Waiter]] = deque(), deque()
-        """The queues of light requests and of heavy ones."""
+        self._queues: tuple[deque[_Waiter], ...] = tuple(deque() for _ in Weight)
+        """The queue of each weight."""
+        self.round = 0
+        """The number of the present round."""
         self._is_running = False
         """Whether `_next_round` is scheduled for the loop's next iteration."""
         self._ends_at = float("-inf")
@@ -59,12 +72,13 @@ class LoopTurns:
         """Whether a step was started in this round."""
         self._has_overrun = False
         """Whether a turn granted in this round found no time left."""
-        self._heavy_first = False
+        self._first = Weight.FRESH
+        """The weight that the next round begins with."""
         self._thread = ThreadPoolExecutor(1, "forge-long-step")
 
-    async def take(self, *, heavy: bool = False) -> None:
-        """Wait for the next turn; return immediately if this round has time left for all waiters of this class."""
-        queue = self._queues[heavy]
+    async def take(self, weight: Weight = Weight.FRESH) -> None:
+        """Wait for the next turn; return immediately if this round has time left for all waiters of this weight."""
+        queue = self._queues[weight]
         if (not queue or queue[-1].granted.done()) and self._has_time():
             return
         waiter = _Waiter()
@@ -86,6 +100,10 @@ class LoopTurns:
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
+    def is_open(self, number: int) -> bool:
+        """Return whether the round of this number has time left, so that a turn taken in it may continue."""
+        return self._is_running and number == self.round and self._clock.now() < self._ends_at
+
     def _has_time(self) -> bool:
         """Return whether one more step may start in this round. Every round allows at least one."""
         now = self._clock.now()
@@ -99,19 +117,19 @@ class LoopTurns:
 
     def _begin_round(self) -> None:
         self._is_running = True
+        self.round += 1
         self._ends_at = self._clock.now() + _ROUND_SECONDS
         asyncio.get_running_loop().call_soon(self._next_round)
 
     def _next_round(self) -> None:
-        light, heavy = self._queues
-        if not light and not heavy:
+        if not any(self._queues):
             self._is_running = False
             return
         self._granted = max(1, self._granted // 2) if self._has_overrun else min(_MAX_GRANTED, self._granted * 2)
         self._has_stepped = self._has_overrun = False
-        first, second = (heavy, light) if self._heavy_first else (light, heavy)
-        self._heavy_first = not self._heavy_first
-        in_turn = (waiter for waiter in chain.from_iterable(zip_longest(first, second)) if waiter is not None)
+        queues = (*self._queues[self._first :], *self._queues[: self._first])
+        self._first = Weight((self._first + 1) % len(Weight))
+        in_turn = (waiter for waiter in chain.from_iterable(zip_longest(*queues)) if waiter is not None)
         for waiter in islice(in_turn, self._granted):
             if not waiter.granted.done():
                 waiter.granted.set_result(None)
@@ -119,7 +137,7 @@ class LoopTurns:
 
 
 class Pace:
-    """Takes the turns of one request, which is heavy while it works for more than its share of the time."""
+    """Takes the turns of one request, which gains weight while it works for more than its share of the time."""
 
     def __init__(self, turns: LoopTurns, clock: Clock | None = None) -> None:
         self._turns = turns
@@ -127,15 +145,25 @@ class Pace:
         self._credit = _BURST_SECONDS
         """Seconds that the request may work before it is heavy."""
         self._updated_at = self._started_at = self._clock.now()
+        self._round = -1
+        """The round of the latest turn."""
 
     async def begin_step(self) -> None:
-        """Wait for the turn of the next step."""
+        """Wait for a turn, unless the latest one has time left for the next step."""
         now = self._clock.now()
         self._credit = min(_BURST_SECONDS, self._credit + (now - self._updated_at) * _SHARE)
-        self._updated_at = now
-        await self._turns.take(heavy=self._credit < 0)
-        self._started_at = self._clock.now()
+        self._updated_at = self._started_at = now
+        if self._turns.is_open(self._round):  # switching after each step would cost as much as the steps themselves
+            return
+        await self._turns.take(self._weight)
+        self._round, self._started_at = self._turns.round, self._clock.now()
 
     def end_step(self) -> None:
         """Record that the step is done; the request now waits for something else."""
         self._credit -= self._clock.now() - self._started_at
+
+    @property
+    def _weight(self) -> Weight:
+        if self._credit < 0:
+            return Weight.HEAVY
+        return Weight.FRESH if self._credit > _BURST_SECONDS - _FRESH_SECONDS else Weight.LIGHT

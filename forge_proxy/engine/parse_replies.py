@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from forge_proxy.core.guardrails.extraction import EXTRACTION_LIMIT, Extraction, estimate_extraction, extract
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.stream import Reply
-from forge_proxy.engine.pacing import LoopTurns
+from forge_proxy.engine.pacing import LoopTurns, Weight
 from forge_proxy.engine.ports import ThoroughReader
 
 _MAX_WORK = 100_000
@@ -25,7 +25,7 @@ async def parse_replies(
     for reply in replies:
         work = estimate_extraction(reply)
         if _IMMEDIATE_WORK < work <= EXTRACTION_LIMIT:
-            await turns.take(heavy=True)
+            await turns.take(Weight.HEAVY)
         light.append(extract(turn, reply) if work <= EXTRACTION_LIMIT else None)
     extractions = [extraction for extraction in light if extraction and not (thorough and extraction.may_recover_more)]
     if len(extractions) == len(replies):  # nearly always; a task per request would cost more than everything else here
@@ -54,7 +54,7 @@ async def _extract(
 async def _extract_within_limit(turn: Turn, reply: Reply, turns: LoopTurns) -> Extraction:
     """Parse what does not block the event loop; otherwise return the text unchanged, without the calls in it."""
     if estimate_extraction(reply) <= _MAX_WORK:
-        await turns.take(heavy=True)
+        await turns.take(Weight.HEAVY)
         return extract(turn, reply)
     text = reply.text or ""
     return Extraction(text, reply.calls, text_with_calls=text)

@@ -18,7 +18,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.errors import BackendBroke, BackendFault, BackendUnreachable, ResponseTooLarge, UnexpectedStatus
 from forge_proxy.core.stream import Chunk
-from forge_proxy.engine.pacing import LoopTurns
+from forge_proxy.engine.pacing import LoopTurns, Weight
 
 WHOLE = b'{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}'
 
@@ -237,9 +237,12 @@ async def test_the_end_of_a_body_waits_for_a_turn_of_the_event_loop() -> None:
     events: list[str] = []
 
     class RecordedTurns(LoopTurns):
-        async def take(self, *, heavy: bool = False) -> None:
+        async def take(self, weight: Weight = Weight.FRESH) -> None:
             events.append("turn")
-            await super().take(heavy=heavy)
+            await super().take(weight)
+
+        def is_open(self, number: int) -> bool:
+            return False  # as if each step came in another round
 
     client = AioHttp(connect_seconds=5, silence_seconds=5, turns=RecordedTurns())
     async with server(answer(WHOLE)) as url, client.open("GET", url) as response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine
+from itertools import pairwise
 
 import pytest
 
@@ -82,6 +83,15 @@ async def test_quick_steps_share_rounds() -> None:
     await work.together(*(work.do(100) for _ in range(8)))
 
     assert work.rounds[-1] - work.rounds[0] <= 50
+
+
+async def test_a_turn_lasts_for_several_quick_steps() -> None:
+    work = _Work(0.0005)
+
+    await work.together(*(work.do(100, name) for name in "abcd"))
+
+    switches = sum(one != other for one, other in pairwise(work.names))
+    assert switches <= 400 / 4
 
 
 async def test_a_small_request_waits_for_few_steps_of_heavy_ones() -> None:

@@ -12,7 +12,7 @@ from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
-from forge_proxy.engine.pacing import LoopTurns
+from forge_proxy.engine.pacing import LoopTurns, Weight
 from forge_proxy.engine.parse_replies import parse_replies
 
 FOUND = Extraction("", (ToolCall("get_weather"),))
@@ -48,9 +48,9 @@ class CountedTurns(LoopTurns):
         super().__init__()
         self.waits = 0
 
-    async def take(self, *, heavy: bool = False) -> None:
+    async def take(self, weight: Weight = Weight.FRESH) -> None:
         self.waits += 1
-        await super().take(heavy=heavy)
+        await super().take(weight)
 
 
 @pytest.fixture(autouse=True)

@@ -69,6 +69,7 @@ class StreamGate:
         self._unnamed: set[int] = set()
         """Calls whose arguments began before their names: their messages are not sent before the reply is complete."""
         self._has_buffered_text = False
+        self._ends_in_text = turn.ends_in_text
         self._sent_text = StringIO()
         self._choice_fields = FieldsBuilder()
         self._logprobs = LogProbsBuilder()
@@ -172,7 +173,7 @@ class StreamGate:
         """Return what may be sent of `text`, as text and as reasoning."""
         if self._parser is None:
             self._count(text)
-        if self._live and self._turn.ends_in_text and not self._may_end_now():
+        if self._live and self._ends_in_text and not (self._may_end or self._may_end_now()):
             self._live = self._live_after_sent_reasoning = False
         if self._has_sent_message or (self._parser is None and not self._live):
             self._has_buffered_text = self._has_buffered_text or not text.isspace()

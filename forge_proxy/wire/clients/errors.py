@@ -21,3 +21,9 @@ class ClassifiedError(NamedTuple):
     """The path of the invalid field, such as `messages[3].content`."""
     headers: Mapping[str, str] = MappingProxyType({})
     """Response headers that go with the error in every API, such as `retry-after`."""
+    request_id: str | None = None
+    """The id of the request, for APIs whose error objects contain it."""
+    prompt_tokens: int | None = None
+    """Tokens of a prompt that is too long, if they are known."""
+    window: int | None = None
+    """The tokens that such a prompt may have."""

@@ -85,6 +85,8 @@ class Openers:
         self._names = offered_names(tuple(name for name in names if 0 < len(name) <= _LONGEST))
         longest = max(map(len, self._names.sorted), default=0)
         self._reach = max(longest, len("functools")) + len("functions.") + 12
+        self._longest_line_start = max(longest + 1, *map(len, _HEADS))
+        self._first_characters = frozenset(name[0] for name in (*self._names.sorted, "functions."))
         self._general = general
         self._learned = form_patterns(form) if form else None
         self._trigger = _trigger_with(self._learned.opener_source, general=general) if self._learned else _TRIGGER
@@ -152,6 +154,8 @@ class Openers:
 
     def _may_begin_line(self, rest: str) -> bool:
         """Whether a line that starts with `rest` may start a call."""
+        if len(rest) > self._longest_line_start:
+            return False
         if not rest or any(head.startswith(rest) for head in _HEADS):
             return True
         return rest.removesuffix("(") in self._names or self._names.any_begins_with(rest)
@@ -165,6 +169,8 @@ class Openers:
 
     def _may_be_name(self, prefix: str) -> bool:
         """Whether a tool name may start with `prefix`, as before `[ARGS]` or Kimi's number and token."""
+        if prefix[0] not in self._first_characters:
+            return False
         if "functools".startswith(prefix) or "functions.".startswith(prefix):
             return True
         name = prefix.removeprefix("functions.")

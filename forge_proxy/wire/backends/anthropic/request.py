@@ -23,7 +23,10 @@ _JSON_ONLY = "Answer with one JSON object and nothing else."
 
 def encode_call(call: ModelCall, facts: ModelFacts) -> tuple[dict[str, Json], ToolNames]:
     """Return the request body and the tool names used in it. Raises `InvalidRequest` for unsupported fields."""
-    request, fields = call.request, call.request.body
+    request = call.request
+    fields = {**request.body, **request.anthropic}
+    if "output_config" in request.anthropic:  # which has the effort, if the client set one
+        fields.pop("reasoning_effort", None)
     if request.choices > 1:
         raise InvalidRequest("n", "the anthropic backend returns one choice; omit it")
     names = collect_tool_names(call)
@@ -35,7 +38,8 @@ def encode_call(call: ModelCall, facts: ModelFacts) -> tuple[dict[str, Json], To
         "messages": history.messages,
         **_forward_fields(fields),
     }
-    system: list[Json] = [*history.system, *_encode_format(body, fields, facts)]
+    before = request.anthropic.get("system")
+    system: list[Json] = [*(before if is_list(before) else []), *history.system, *_encode_format(body, fields, facts)]
     if system:
         body["system"] = system
     if tools := encode_tools(call, names, history.called):

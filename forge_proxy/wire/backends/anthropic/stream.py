@@ -32,7 +32,8 @@ _FINISHES = {
 class MessageReader(EventReader):
     """Takes the bytes of a stream or of a whole message and returns its chunks.
 
-    `model` replaces the server's model name; `names` are the tool names of the request.
+    `model` replaces the server's model name; `names` are the tool names of the request. `reports_stop` is whether the
+    last delta reports the stop sequence, by vLLM's name for it.
     """
 
     def __init__(
@@ -43,9 +44,11 @@ class MessageReader(EventReader):
         limit: int = MAX_RESPONSE,
         buffered: bool = False,
         declared_events: bool = True,
+        reports_stop: bool = False,
     ) -> None:
         super().__init__(limit=limit, buffered=buffered, declared_events=declared_events)
         self._names = names
+        self._reports_stop = reports_stop
         self._model = model
         self._blocks: dict[int, _Block] = {}
         self._calls = 0
@@ -127,7 +130,10 @@ class MessageReader(EventReader):
         details = delta.get("stop_details")
         why = details.get("explanation") if is_object(details) else None
         refusal: JsonObject = {"refusal": why} if reason == "refusal" and isinstance(why, str) else {}
-        return Chunk((Delta(finish=_FINISHES.get(reason, "stop"), extra=refusal),), usage=_openai_usage(self._usage))
+        sequence = delta.get("stop_sequence")
+        stop: JsonObject = {"stop_reason": sequence} if self._reports_stop and isinstance(sequence, str) else {}
+        end = Delta(finish=_FINISHES.get(reason, "stop"), extra=refusal, choice_fields=stop)
+        return Chunk((end,), usage=_openai_usage(self._usage))
 
     def _count(self, usage: Json) -> None:
         if is_object(usage):  # each event reports the sums so far and omits unknown ones
