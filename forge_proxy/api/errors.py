@@ -45,7 +45,6 @@ from forge_proxy.core.errors import (
     OutOfMemory,
     Overloaded,
     ResponseTooLarge,
-    ThreadsNotSupported,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
     UnknownModel,
@@ -54,6 +53,7 @@ from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
 from forge_proxy.wire.clients.errors import ClassifiedError
+from forge_proxy.wire.clients.messages.errors import ThreadsNotSupported
 from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, RunNotReadable
 from forge_proxy.workflows.tool_registry import ToolUnusable
 

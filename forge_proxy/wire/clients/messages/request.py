@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from forge_proxy.core.chat import ChatRequest
-from forge_proxy.core.errors import ThreadsNotSupported
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.clients import fields
 from forge_proxy.wire.clients.chat_completions.request import decode_request as decode_chat
 from forge_proxy.wire.clients.messages.content import PartDecoder, read_blocks, to_content
 from forge_proxy.wire.clients.messages.dropped import DroppedParts, cut_field_name
+from forge_proxy.wire.clients.messages.errors import ThreadsNotSupported
 from forge_proxy.wire.clients.messages.history import decode_history, find_named_tools, has_cache_marks
 from forge_proxy.wire.clients.messages.reasoning import decode_output_config, decode_thinking
 from forge_proxy.wire.clients.messages.tools import decode_tool_choice, decode_tools
