@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         RequestFormatRejected,
         ResponseTooDeep,
         ResponseTooLarge,
+        RouteNotSupported,
         ThinkingNotSupportedError,
         ToolCallInvalid,
         ToolChoiceUnsatisfied,
@@ -170,6 +171,7 @@ __all__ = [
     "ResponseTooDeep",
     "ResponseTooLarge",
     "ResponseValidator",
+    "RouteNotSupported",
     "ServerConfigError",
     "Settings",
     "SettingsError",
@@ -225,7 +227,7 @@ _NAMES = {
     "core.errors": "BackendBroke BackendDown BackendError BackendFault BackendLost BackendNotReady BackendTimeout"
     " BackendUnreachable BudgetResolutionError BudgetUnchanged ContextBudgetExceeded ContextOverflow"
     " EmptyAnswer ForgeError GuardrailsBroken InvalidRequest LimitTooLarge ModelNotLoaded OutOfMemory"
-    " Overloaded RequestFormatRejected ResponseTooDeep ResponseTooLarge UnexpectedStatus"
+    " Overloaded RequestFormatRejected ResponseTooDeep ResponseTooLarge RouteNotSupported UnexpectedStatus"
     " ThinkingNotSupportedError ToolCallInvalid ToolChoiceUnsatisfied ToolsRejected UnknownModel"
     " UnreadCall",
     "core.jsontypes": "Json",

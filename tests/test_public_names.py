@@ -81,10 +81,11 @@ NOT_MET_BY_PROGRAMS = (
     "forge_proxy.api.access_denied",
     "forge_proxy.cli",  # printed by the commands
     "forge_proxy.core.store_errors",  # of runs, as below
+    "forge_proxy.core.stored_responses",  # answered over HTTP
     "forge_proxy.evals",
     "forge_proxy.tools",  # of runs, which are submitted over HTTP
-    "forge_proxy.workflows.runs",
     "forge_proxy.wire.clients.messages",  # answered over HTTP
+    "forge_proxy.workflows.runs",
     "forge_proxy.workflows.tool_registry",
 )
 """The parts of the package whose errors no function of the Python API raises."""

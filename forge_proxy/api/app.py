@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from fastapi import FastAPI
@@ -23,15 +24,21 @@ from forge_proxy.api.home import HomePage
 from forge_proxy.api.limits import BodyLimitMiddleware
 from forge_proxy.api.messages import MESSAGES, TokenCountEndpoint
 from forge_proxy.api.models import ModelList
+from forge_proxy.api.ollama import OLLAMA_SURFACES, OllamaEndpoint
+from forge_proxy.api.ollama_embeddings import OllamaEmbeddings
+from forge_proxy.api.ollama_models import OllamaModels
 from forge_proxy.api.origins import HostNames, OriginMiddleware
 from forge_proxy.api.rejection_log import RejectionLogMiddleware
+from forge_proxy.api.relay import RelayEndpoint
 from forge_proxy.api.request_id_header import RequestIdHeaderMiddleware
+from forge_proxy.api.response_storage import ResponseStorage
+from forge_proxy.api.responses import RESPONSES, ResponseEndpoints
 from forge_proxy.api.surface import Surface
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
 
-SURFACES = (CHAT_COMPLETIONS, MESSAGES)
+SURFACES = (CHAT_COMPLETIONS, RESPONSES, MESSAGES, *OLLAMA_SURFACES)
 """The APIs that clients speak. Errors of paths that belong to none of them have OpenAI's format."""
 _EXPOSED_HEADERS = (
     "request-id",
@@ -55,28 +62,22 @@ def create_app(
     keys: KeyRing | None = None,
     memory: MemoryBudget | None = None,
     surfaces: Sequence[Surface] = SURFACES,
+    responses: ResponseStorage | None = None,
 ) -> FastAPI:
     """Create the application for one engine and its backend; with an admin API if `admin` is passed.
+
+    Responses are stored if `responses` is passed.
 
     Raises `ServerConfigError` if the keys cannot be read.
     """
     memory = memory or MemoryBudget(memory_limit(config.memory_mb, None))
+    responses = responses or ResponseStorage(None, time.time)
     app = FastAPI(title="forge-proxy", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.error_envelopes = ErrorEnvelopes(
         {prefix: surface.encode_error for surface in surfaces for prefix in surface.prefixes},
         default=CHAT_COMPLETIONS.encode_error,
     )
-    # Plain routes: `wire` decodes the bodies, so FastAPI's parameter parsing would only cost time.
-    hot: dict[str, Endpoint] = {}
-    large_bodies = LargeBodies()
-    for surface in surfaces:
-        endpoint = SurfaceEndpoint(surface, engine, config, memory, large_bodies)
-        hot |= dict.fromkeys(surface.routes, endpoint.create)
-    for path, endpoint in hot.items():
-        app.add_route(path, endpoint, methods=["POST"])
-    if MESSAGES in surfaces:
-        counter = TokenCountEndpoint(engine, large_bodies)
-        app.add_route("/v1/messages/count_tokens", counter.count, methods=["POST"])
+    hot = _add_surfaces(app, surfaces, engine, config, memory, responses)
     _add_read_routes(app, engine, backend, surfaces)
     if admin is not None:
         add_admin_routes(app, admin, config.keepalive_seconds)
@@ -89,6 +90,37 @@ def create_app(
     app.add_middleware(RejectionLogMiddleware)
     _add_request_checks(app, config, keys or KeyRing(config), memory)
     return app
+
+
+def _add_surfaces(
+    app: FastAPI,
+    surfaces: Sequence[Surface],
+    engine: Engine,
+    config: ServerConfig,
+    memory: MemoryBudget,
+    responses: ResponseStorage,
+) -> dict[str, Endpoint]:
+    """Add the routes of the client APIs and of what is relayed. Returns those that answer requests, by path.
+
+    They are plain routes: `wire` decodes the bodies, so FastAPI's parameter parsing would only cost time.
+    """
+    hot: dict[str, Endpoint] = {}
+    large_bodies = LargeBodies()
+    for surface in surfaces:
+        storage = responses if surface is RESPONSES else None
+        kind = OllamaEndpoint if surface in OLLAMA_SURFACES else SurfaceEndpoint
+        endpoint = kind(surface, engine, config, memory, large_bodies, storage)
+        hot |= dict.fromkeys(surface.routes, endpoint.create)
+    for path, endpoint in hot.items():
+        app.add_route(path, endpoint, methods=["POST"])
+    ResponseEndpoints(responses, engine, large_bodies).add_routes(app)
+    counter = TokenCountEndpoint(engine, large_bodies)
+    app.add_route("/v1/messages/count_tokens", counter.count, methods=["POST"])
+    relay = RelayEndpoint(engine, large_bodies)
+    relay.add_routes(app)
+    OllamaModels(engine, relay).add_routes(app)
+    OllamaEmbeddings(engine, relay, memory).add_routes(app)
+    return hot
 
 
 def _add_read_routes(app: FastAPI, engine: Engine, backend: Backend, surfaces: Sequence[Surface]) -> None:

@@ -18,7 +18,8 @@ from forge_proxy.api.origins import is_private
 
 OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"})
 """Paths that need no key: load balancers and container engines probe them, and browsers show them."""
-
+_ADMINISTRATION = ("/admin/", "/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/")
+"""Paths that need a key of the admin API: its own, and those that change the models of an Ollama."""
 _HEADERS = frozenset({b"authorization", b"x-api-key"})
 
 
@@ -99,7 +100,7 @@ class KeyRing:
         if path in OPEN_PATHS:
             return None
         keys, wanted = self._keys.api, "server.api_keys"
-        if path.startswith("/admin/"):
+        if path.startswith(_ADMINISTRATION):
             if self._keys.admin:
                 keys, wanted = self._keys.admin, "server.admin_keys"
             elif not self._keys.is_admin_open:

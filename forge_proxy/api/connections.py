@@ -22,6 +22,11 @@ _WANTED_DESCRIPTORS = 65_536
 _RESERVED_DESCRIPTORS = 48
 """For the log, the store, the model server's pipes, MCP servers and the event loop itself."""
 _LOG_SECONDS = 10.0
+IDLE_SECONDS = 120
+"""How long a connection is kept for the next request. Clients that keep connections in a pool have to close them first,
+or a request may be lost on a connection that the daemon closes at that moment: Go's keep theirs for 90 s, aiohttp's for
+15 s.
+"""
 _CLOSED_AT_ONCE = 16
 """The fraction of connections that are closed at a time if there are too many: checking all of them takes time."""
 _ABORTED_AT_ONCE = 16
@@ -69,6 +74,7 @@ class ConnectionLimits:
     head_seconds: float = 10.0
     body_seconds: float = 30.0
     send_seconds: float = 60.0
+    idle_seconds: float = IDLE_SECONDS
     connections: int = sys.maxsize
 
 
@@ -135,9 +141,12 @@ class ConnectionSupervisor:
                     return True
                 aborted += 1
                 self._abort_reader(connection)
-            elif waiting < WaitingFor.HEAD and now - since > self.limits.head_seconds:
+            elif waiting < WaitingFor.HEAD and now - since > self._patience(waiting):
                 connection.abort()  # there is no request to respond to
         return False
+
+    def _patience(self, waiting: WaitingFor) -> float:
+        return self.limits.idle_seconds if waiting is WaitingFor.NEXT_REQUEST else self.limits.head_seconds
 
     def has_room(self, connections: Collection[Connection], now: float) -> bool:
         """Return whether another connection can be served, which is already among `connections`.

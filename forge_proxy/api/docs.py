@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from forge_proxy._version import __version__
 from forge_proxy.api.openapi import PATHS, SCHEMAS, TOO_LARGE
+from forge_proxy.api.relay import RELAY_PATHS
 from forge_proxy.api.surface import Surface
 
 _STYLE = (
@@ -87,7 +88,7 @@ class ApiDescription:
                         operation["responses"] |= TOO_LARGE
             schemas, paths = document.setdefault("components", {}).setdefault("schemas", {}), document["paths"]
             for written_schemas, written_paths in (
-                (SCHEMAS, PATHS),
+                (SCHEMAS, {**RELAY_PATHS, **PATHS}),
                 *((surface.openapi_schemas, surface.openapi_paths) for surface in reversed(self._surfaces)),
             ):
                 schemas, paths = {**written_schemas, **schemas}, {**written_paths, **paths}

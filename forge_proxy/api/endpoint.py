@@ -16,11 +16,11 @@ from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies, LargeResponse, re
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.error_responses import error_response
-from forge_proxy.api.identity import client_of, request_id_of
+from forge_proxy.api.identity import client_of, owner_of, request_id_of
 from forge_proxy.api.outcome_headers import compaction_headers, dropped_headers, outcome_headers
 from forge_proxy.api.prompt_size import PromptSizeEncoder, with_prompt_size
 from forge_proxy.api.streaming import StreamingAnswer
-from forge_proxy.api.surface import DecodedRequest, Surface
+from forge_proxy.api.surface import DecodedRequest, Surface, SurfaceStorage
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, read_switches
 from forge_proxy.core.guardrails.report import Report
@@ -46,12 +46,14 @@ class SurfaceEndpoint:
         config: ServerConfig,
         memory: MemoryBudget,
         large_bodies: LargeBodies,
+        storage: SurfaceStorage | None = None,
     ) -> None:
         self._surface = surface
         self._engine = engine
         self._memory = memory
         self._large_bodies = large_bodies
         self._config = config
+        self._storage = storage
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
@@ -60,6 +62,9 @@ class SurfaceEndpoint:
         try:
             await self._engine.turns.take()  # hundreds may come at one time
             decoded, size = await self._read(request)
+            decoded = await self._prepare(request, decoded)
+            if isinstance(decoded, Response):
+                return decoded
             chat = replace(decoded.chat, is_large=True) if size > SLICED else decoded.chat
             policy = narrow(self._engine.policies.guardrails, request.headers.get("x-forge-guardrails"))
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
@@ -67,8 +72,9 @@ class SurfaceEndpoint:
                 encoder = decoded.stream_encoder(request_id, int(time.time()))
                 if isinstance(encoder, PromptSizeEncoder):
                     answer = with_prompt_size(answer, partial(self._engine.measure, chat), encoder)
+                save = partial(self._storage.save, decoded, encoder) if self._storage else None
                 headers |= dropped_headers(chat)
-                return StreamingAnswer(answer, encoder, self._config, headers, self._surface.stream_errors)
+                return StreamingAnswer(answer, encoder, self._config, headers, self._surface.stream_errors, save)
             async with cancel_on_disconnect(request.receive):
                 return await self._answer_whole(answer, decoded, request_id, headers)
         except ForgeError as error:
@@ -76,6 +82,13 @@ class SurfaceEndpoint:
         except ClientDisconnect:  # while the request was read
             pass
         return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+    async def _prepare(self, request: Request, decoded: DecodedRequest) -> DecodedRequest | Response:
+        """Return the request to answer, or the response to one that the engine does not answer.
+
+        Override it for an API whose requests depend on the kind of model server. Raises `ForgeError`.
+        """
+        return decoded
 
     async def _answer_whole(
         self, answer: AsyncGenerator[AnswerEvent], decoded: DecodedRequest, request_id: str, headers: Mapping[str, str]
@@ -93,7 +106,7 @@ class SurfaceEndpoint:
                 async for item in events:
                     if isinstance(item, Report):
                         headers = {**headers, **compaction_headers(compactions), **outcome_headers(item)}
-                        body = decoded.encode_response(chunks, request_id, int(time.time()))
+                        body = await self._encode(decoded, chunks, request_id)
                         response = self._whole_response(body, headers)
                         del body
                         chunks = ResponseCollector()  # releases the chunks
@@ -108,6 +121,12 @@ class SurfaceEndpoint:
         assert response is not None  # noqa: S101  # an answer ends with a report, or raises
         return response
 
+    async def _encode(self, decoded: DecodedRequest, chunks: ResponseCollector, request_id: str) -> bytes:
+        created = int(time.time())
+        if self._storage is not None:
+            return await self._storage.encode_response(decoded, chunks, request_id, created)
+        return decoded.encode_response(chunks, request_id, created)
+
     def _whole_response(self, body: bytes, headers: Mapping[str, str]) -> Response:
         if len(body) > LARGE:
             return LargeResponse(body, headers, self._memory)
@@ -116,6 +135,8 @@ class SurfaceEndpoint:
     async def _read(self, request: Request) -> tuple[DecodedRequest, int]:
         """Read and decode the request; return it with the size of its body, which is not kept as it was received."""
         body, size = await read_json(request, self._large_bodies)
+        if self._storage is not None:
+            return await self._storage.decode(body, owner_of(request)), size
         return self._surface.decode_request(body), size
 
 

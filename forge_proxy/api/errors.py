@@ -45,12 +45,14 @@ from forge_proxy.core.errors import (
     OutOfMemory,
     Overloaded,
     ResponseTooLarge,
+    RouteNotSupported,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
     UnknownModel,
 )
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.core.store_errors import StoreUnavailable
+from forge_proxy.core.stored_responses import NotCancellable, PreviousResponseNotFound, ResponseNotFound
 from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
 from forge_proxy.wire.clients.errors import ClassifiedError
 from forge_proxy.wire.clients.messages.errors import ThreadsNotSupported
@@ -74,6 +76,7 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     BackendNotReady: (503, "server_error", "backend_loading"),
     BackendDown: (503, "server_error", "backend_down"),
     ModelNotLoaded: (503, "server_error", "model_not_loaded"),
+    RouteNotSupported: (501, "server_error", "route_not_supported"),
     BackendFault: (502, "server_error", "backend_error"),
     ToolChoiceUnsatisfied: (502, "server_error", "tool_choice_unsatisfied"),
     ToolCallInvalid: (502, "server_error", "tool_call_invalid"),
@@ -101,6 +104,9 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     RunConflict: (409, "invalid_request_error", "run_conflict"),
     RunNotReadable: (409, "invalid_request_error", "run_not_readable"),
     ToolUnusable: (502, "server_error", "tool_unusable"),
+    PreviousResponseNotFound: (400, "invalid_request_error", "previous_response_not_found"),
+    ResponseNotFound: (404, "invalid_request_error", "response_not_found"),
+    NotCancellable: (400, "invalid_request_error", None),
     StoreUnavailable: (503, "server_error", "store_unavailable"),
     ShuttingDown: (503, "server_error", "stopping"),
     ForgeError: (500, "server_error", "internal_error"),
@@ -132,7 +138,7 @@ def _headers_for(error: ForgeError) -> Mapping[str, str]:
         | TooManyConnections,
     ):
         return {"retry-after": str(error.seconds)}
-    if isinstance(error, BackendDown):  # the server stays down until its operator acts
+    if isinstance(error, BackendDown | RouteNotSupported):  # until its operator acts
         return {"x-should-retry": "false"}
     if isinstance(error, ToolChoiceUnsatisfied | ToolCallInvalid | EmptyAnswer):
         # The daemon has already retried; without this header, OpenAI's SDKs would repeat the whole request twice.

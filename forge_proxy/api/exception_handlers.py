@@ -21,8 +21,6 @@ from forge_proxy.core.validation import iter_fields, to_invalid_request
 from forge_proxy.wire.clients.errors import ClassifiedError
 
 _MAX_PATH_CHARS = 200
-_OTHER_APIS = ("/v1/responses", "/v1/completions", "/v1/embeddings", "/api/chat", "/api/generate")
-"""Routes of other APIs and of OpenAI's that clients try and that the daemon does not serve."""
 _MIN_SIMILARITY = 0.75
 """Minimum similarity (0 to 1) of two paths for one to be treated as a typo of the other."""
 
@@ -74,8 +72,6 @@ async def _http_error(request: Request, exc: Exception) -> Response:
 def _nearest_route(request: Request, path: str) -> str:
     """Return a hint to append to the message: the route with the most similar spelling."""
     routes: list[Route] = [route for route in request.app.routes if isinstance(route, Route)]
-    if path.rstrip("/").endswith(_OTHER_APIS):
-        return "; the daemon does not serve this API, use /v1/chat/completions"
     near = get_close_matches(path, dict.fromkeys(route.path for route in routes), n=1, cutoff=_MIN_SIMILARITY)
     return f"; did you mean {near[0]}?" if near else "; GET / lists the routes"
 

@@ -8,6 +8,7 @@ import re
 
 from starlette.requests import Request
 
+_SCHEME = re.compile(r"bearer +", re.IGNORECASE)
 _USABLE = re.compile(r"[\x21-\x7e]{1,128}")
 
 
@@ -31,6 +32,12 @@ def client_of(request: Request) -> str:
     key = _header(request, b"authorization") or _header(request, b"x-api-key") or ""
     host = request.client.host if request.client else ""
     return hashlib.blake2b(f"{host} {key}".encode(), digest_size=8).hexdigest()
+
+
+def owner_of(request: Request) -> str:
+    """Return a label of the client's key, which owns what is stored for it; the same for all clients without a key."""
+    key = _header(request, b"authorization") or _header(request, b"x-api-key") or ""
+    return hashlib.sha256(_SCHEME.sub("", key).encode()).hexdigest()
 
 
 def _header(request: Request, name: bytes) -> str | None:

@@ -15,6 +15,8 @@ _COPIES = 3
 """Memory of a request, in body sizes: the received, parsed and forwarded forms, at most two of them at a time."""
 _WIDE_COPIES = 6
 """The same for bodies with non-ASCII characters: one of them may make each character of a string take four bytes."""
+_UNPARSED_COPIES = 2
+"""The same for bodies that are relayed without being parsed: the received one, and its growth while it is received."""
 
 
 class BodyLimitMiddleware:
@@ -56,7 +58,7 @@ class BodyLimitMiddleware:
 
     async def _take_large(self, length: int, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the whole body, then call the application with it as one message."""
-        body = _LargeBody(self._memory, self._limit)
+        body = _LargeBody(self._memory, self._limit, is_parsed=not _holds_file(scope))
         try:
             try:
                 message = await body.read(length, receive)
@@ -78,9 +80,11 @@ class BodyLimitMiddleware:
 class _LargeBody:
     """A body that is being read, and its memory reservation."""
 
-    def __init__(self, memory: MemoryBudget, limit: int) -> None:
+    def __init__(self, memory: MemoryBudget, limit: int, *, is_parsed: bool) -> None:
         self._memory = memory
         self._limit = limit
+        self._is_parsed = is_parsed
+        self._copies = _COPIES if is_parsed else _UNPARSED_COPIES
         self._reserved = 0
 
     async def read(self, length: int, receive: Receive) -> Message:
@@ -88,7 +92,7 @@ class _LargeBody:
 
         Raises `BodyTooLarge`, `TooManyValues`, `MemoryFull`, `TooLargeForMemory` or `ClientDisconnect`.
         """
-        await self._reserve(_COPIES * (length or LARGE))
+        await self._reserve(self._copies * (length or LARGE))
         # Filled incrementally: joining 60 MB at the end would block the event loop.
         body = bytearray()
         while True:
@@ -100,14 +104,14 @@ class _LargeBody:
             size = len(body)
             if size > self._limit:
                 raise BodyTooLarge(self._limit)
-            if not length and size > LARGE and self._reserved == _COPIES * LARGE:
-                await self._reserve(_COPIES * (self._limit - LARGE))  # the body may grow to the limit
+            if not length and size > LARGE and self._reserved == self._copies * LARGE:
+                await self._reserve(self._copies * (self._limit - LARGE))  # the body may grow to the limit
             if not message.get("more_body", False):
                 break
-        if size > LARGE:
+        if size > LARGE and self._is_parsed:
             await self._check(body)
         else:
-            self._shrink(_COPIES * size)
+            self._shrink(self._copies * size)
         return {"type": "http.request", "body": body, "more_body": False}
 
     def release(self) -> None:
@@ -134,3 +138,12 @@ class _LargeBody:
         if size < self._reserved:
             self._memory.release(self._reserved - size)
             self._reserved = size
+
+
+def _holds_file(scope: Scope) -> bool:
+    """Whether the body of a request is a file, which is relayed without being parsed."""
+    path = scope["path"]
+    if path.startswith("/api/blobs/"):
+        return True
+    kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    return path.startswith("/v1/audio/") and kind.startswith(b"multipart/")

@@ -26,6 +26,7 @@ _ERROR_DESCRIPTIONS = {
         "guardrails.on_exhausted: error (`tool_call_invalid`), or its response was empty (`empty_answer`). Errors "
         "of the model server about the request keep their status."
     ),
+    501: "The model server has no such route: `route_not_supported`.",
     503: (
         "The daemon is shutting down (`stopping`), or the model server is loading, restarting or down "
         "(`backend_loading`, `backend_restarting`, `backend_down`), or the requested model could not be loaded "

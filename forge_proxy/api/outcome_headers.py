@@ -31,7 +31,12 @@ def outcome_headers(report: Report) -> dict[str, str]:
 
 def dropped_headers(request: ChatRequest) -> dict[str, str]:
     """Return the header of a stream that reports, before its outcome is known, what of the request was dropped."""
-    return intervention_headers([f"dropped {what}" for what in request.dropped])
+    return describe_dropped(request.dropped)
+
+
+def describe_dropped(dropped: Sequence[str]) -> dict[str, str]:
+    """Return the header that reports what of a request was dropped; none if nothing was."""
+    return intervention_headers([f"dropped {what}" for what in dropped])
 
 
 def compaction_headers(compactions: Sequence[ContextCompacted]) -> dict[str, str]:

@@ -93,6 +93,8 @@ class HttpConnection(HttpToolsProtocol):
         if self._is_refused:
             return
         self._unset_keepalive_if_required()
+        if self._reads is WaitingFor.NEXT_REQUEST:  # line breaks alone do not begin a request
+            self._reads = WaitingFor.FIRST_BYTE
         if self._reads is not WaitingFor.HEAD:
             self._since = self.loop.time()
         pending: list[bytes | memoryview] = [data]

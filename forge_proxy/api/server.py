@@ -16,7 +16,13 @@ from fastapi import FastAPI
 
 from forge_proxy.api.auth import read_keys
 from forge_proxy.api.config import ServerConfig, ServerConfigError
-from forge_proxy.api.connections import Connection, ConnectionLimits, ConnectionSupervisor, connection_limit
+from forge_proxy.api.connections import (
+    IDLE_SECONDS,
+    Connection,
+    ConnectionLimits,
+    ConnectionSupervisor,
+    connection_limit,
+)
 from forge_proxy.api.origins import is_loopback
 from forge_proxy.api.protocol import http_protocol
 from forge_proxy.core.errors import ForgeError
@@ -45,7 +51,7 @@ class HttpServer(uvicorn.Server):
             config.header_timeout_seconds,
             config.body_timeout_seconds,
             config.send_timeout_seconds,
-            connection_limit(),
+            connections=connection_limit(),
         )
         self._supervisor = ConnectionSupervisor(limits, memory=memory)
         self._has_overdue = False
@@ -60,6 +66,7 @@ class HttpServer(uvicorn.Server):
                 server_header=False,
                 lifespan="off",
                 timeout_graceful_shutdown=config.drain_seconds,
+                timeout_keep_alive=IDLE_SECONDS,
             )
         )
 

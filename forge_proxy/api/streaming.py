@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -70,6 +71,14 @@ class StreamErrorPolicy:
     """Whether the API ends a failed response with an event, which is sent whatever `server.stream_errors` is."""
     codes: frozenset[str] = frozenset()
     """Codes of errors that clients read only from such an event: they never have a status of their own."""
+    agents: tuple[str, ...] = ()
+    """Beginnings of the user agents of clients that give up at a 429, but wait and retry if an event reports it."""
+
+    def begins_stream(self, error: ClassifiedError, scope: Scope) -> bool:
+        """Whether an error that ends a request before its first event is reported by an event, with status 200."""
+        if error.status == 429 and self.agents:
+            return Headers(scope=scope).get("user-agent", "").startswith(self.agents)
+        return error.code in self.codes
 
 
 class StreamingAnswer(Response):
@@ -82,7 +91,9 @@ class StreamingAnswer(Response):
         config: ServerConfig,
         headers: Mapping[str, str],
         errors: StreamErrorPolicy = StreamErrorPolicy(),
+        before_end: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`before_end` is awaited before the end of a complete response is encoded."""
         super().__init__(media_type=encoder.media_type, headers={"cache-control": "no-cache", **headers})
         del self.headers["content-length"]
         self._answer = answer
@@ -90,6 +101,7 @@ class StreamingAnswer(Response):
         self._config = config
         self._extra_headers = headers
         self._errors = errors
+        self._before_end = before_end
         self._started = False
         self._sent_at = 0.0
         self._compactions: list[ContextCompacted] = []
@@ -101,7 +113,7 @@ class StreamingAnswer(Response):
                 await self._run(send)
         except ForgeError as error:
             classified = classify(error)
-            if not self._started and classified.code not in self._errors.codes:
+            if not self._started and not self._errors.begins_stream(classified, scope):
                 self._started = True
                 await error_response(error, scope, self._extra_headers)(scope, receive, send)
             elif self._errors.has_event or self._config.stream_errors == "event":
@@ -132,6 +144,8 @@ class StreamingAnswer(Response):
         await self._send_comment(send, headers_as_text(headers))
 
     async def _finish(self, send: Send, report: Report) -> None:
+        if self._before_end is not None:
+            await self._before_end()
         data = self._encoder.finish(report)
         if report.outcome is not Outcome.PASSTHROUGH:
             data = self._encoder.comment(headers_as_text(outcome_headers(report))) + data

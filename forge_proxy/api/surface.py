@@ -35,6 +35,24 @@ class DecodedRequest(Protocol):
         ...
 
 
+class SurfaceStorage(Protocol):
+    """Stores what later requests refer to. The endpoint awaits it around the pure codec."""
+
+    async def decode(self, body: JsonObject, owner: str) -> DecodedRequest:
+        """Decode a request of `owner` together with what it refers to. Raises `InvalidRequest`."""
+        ...
+
+    async def save(self, decoded: DecodedRequest, encoder: StreamEncoder) -> None:
+        """Store a streamed response before its last event is sent."""
+        ...
+
+    async def encode_response(
+        self, decoded: DecodedRequest, response: ResponseCollector, request_id: str, created: int
+    ) -> bytes:
+        """Encode a response that is not streamed, and store it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Surface:
     """An API's paths, its codec and its description."""

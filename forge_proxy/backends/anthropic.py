@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, NoReturn, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
@@ -19,6 +19,7 @@ from anthropic.types import Message, MessageTokensCount, RawMessageStreamEvent
 
 from forge_proxy.backends.body_slices import Undecodable, find_encoding
 from forge_proxy.backends.exchange import check_status, to_fault, write_pieces
+from forge_proxy.backends.raw_relay import refuse_route
 from forge_proxy.core.chat import ModelCall, ModelCard, find_window
 from forge_proxy.core.errors import (
     BackendBroke,
@@ -31,11 +32,13 @@ from forge_proxy.core.errors import (
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.ports import RawResponse
 from forge_proxy.wire.backends.anthropic.capabilities import ModelFacts, decode_card, decode_facts
 from forge_proxy.wire.backends.anthropic.errors import find_status
 from forge_proxy.wire.backends.anthropic.request import encode_call
 from forge_proxy.wire.backends.anthropic.stream import MessageReader
 from forge_proxy.wire.backends.openai.errors import decode_error
+from forge_proxy.wire.relay import RawCall
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _KEPT_HEADERS = ("retry-after", "retry-after-ms", "request-id")
@@ -48,6 +51,8 @@ _PAGE = 1000
 
 class AnthropicMessages:
     """The adapter. Create it inside a running event loop and `close` it. `http` replaces the SDK's own HTTP client."""
+
+    kind = "anthropic"
 
     def __init__(
         self,
@@ -80,6 +85,10 @@ class AnthropicMessages:
     async def close(self) -> None:
         """Close all connections."""
         await self._client.close()
+
+    def relay(self, call: RawCall) -> AbstractAsyncContextManager[RawResponse]:
+        """See `engine.ports.RawRelay`. The API has none of the relayed routes."""
+        return refuse_route(self.url, self.kind, call)
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`.

@@ -36,7 +36,7 @@ _READ_BUFFER = 64 * 1024
 _parsed = lru_cache(URL)
 
 
-RequestBody: TypeAlias = bytes | Sequence[bytes]
+RequestBody: TypeAlias = bytes | Sequence[bytes | memoryview]
 """A request body, as a whole or in pieces."""
 
 
@@ -196,7 +196,7 @@ class AioHttp:
 class _Pieces(aiohttp.Payload):
     """A request body in pieces, sent with its Content-Length. It can be sent more than once."""
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
+    def __init__(self, pieces: Sequence[bytes | memoryview]) -> None:
         super().__init__(pieces, content_type="application/json")
         self._pieces = pieces
         self._size = sum(map(len, pieces))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 
 from forge_proxy.backends.chat_templates import GO_TEMPLATE
 from forge_proxy.backends.config import OllamaConfig
@@ -23,7 +23,7 @@ from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.events import FieldsOmitted, PromptTruncated
-from forge_proxy.engine.ports import Observer
+from forge_proxy.engine.ports import Observer, RawResponse
 from forge_proxy.wire.backends.ollama.errors import is_cut_call
 from forge_proxy.wire.backends.ollama.models import (
     InstalledModel,
@@ -45,6 +45,7 @@ from forge_proxy.wire.backends.ollama.request import (
 )
 from forge_proxy.wire.backends.ollama.stream import OllamaStreamReader
 from forge_proxy.wire.backends.openai.reasoning import Think, read_think
+from forge_proxy.wire.relay import RawCall
 from forge_proxy.wire.sse import MAX_RESPONSE
 
 _PARALLEL_REQUESTS = 8
@@ -55,6 +56,8 @@ _BYTES_PER_TOKEN = 6
 
 class Ollama:
     """The adapter. `options` may be replaced; later requests use the new ones."""
+
+    kind = "ollama"
 
     def __init__(
         self,
@@ -120,6 +123,10 @@ class Ollama:
         info = rendered.get("_debug_info") if is_object(rendered) else None
         prompt = info.get("rendered_template") if is_object(info) else None
         return prompt if isinstance(prompt, str) else None
+
+    def relay(self, call: RawCall) -> AbstractAsyncContextManager[RawResponse]:
+        """See `engine.ports.RawRelay`."""
+        return self._api.relay(call)
 
     async def loaded(self) -> Sequence[LoadedModel]:
         """Return the loaded models. Raises like `stream`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from urllib.parse import urlsplit, urlunsplit
 
 import orjson
@@ -18,10 +18,13 @@ from forge_proxy.backends.exchange import (
     to_fault,
 )
 from forge_proxy.backends.http import HttpClient, HttpResponse, RequestBody, read_capped
+from forge_proxy.backends.raw_relay import RelayTarget, relay_call
 from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.engine.ports import RawResponse
 from forge_proxy.wire.backends.ollama.errors import decode_ollama_error, find_status
 from forge_proxy.wire.backends.responses import UnreadableResponse
+from forge_proxy.wire.relay import RawCall
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _SHORT = 5.0
@@ -56,6 +59,11 @@ class OllamaApi:
         """Send a chat request. The caller checks the status of the response."""
         async with self._http.open("POST", f"{self.url}/api/chat", body=body, headers=self._headers) as response:
             yield response
+
+    def relay(self, call: RawCall) -> AbstractAsyncContextManager[RawResponse]:
+        """Relay a request to a route of Ollama's own API, or of its OpenAI-compatible one."""
+        target = RelayTarget(self._http, self.url, "ollama", self._headers, decode_ollama_error)
+        return relay_call(target, f"{self.url}{call.route}", call)
 
     async def error(self, response: HttpResponse) -> BackendFault:
         """Return the error for a status other than 200."""

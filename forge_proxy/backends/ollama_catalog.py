@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 
 from forge_proxy.backends.ollama import Ollama
@@ -12,7 +12,9 @@ from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.ports import RawResponse
 from forge_proxy.wire.backends.ollama.models import add_tag
+from forge_proxy.wire.relay import RawCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class OllamaEntry:
 
 class OllamaCatalog:
     """`Backend` adapter for several models. Requests use the names of the catalog."""
+
+    kind = "ollama"
 
     def __init__(self, entries: Mapping[str, OllamaEntry]) -> None:
         self._entries = entries
@@ -65,6 +69,11 @@ class OllamaCatalog:
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""
         return await self._any.count_tokens(call)
+
+    def relay(self, call: RawCall) -> AbstractAsyncContextManager[RawResponse]:
+        """See `engine.ports.RawRelay`. A model that is not in the catalog keeps its name: it may be one to pull."""
+        entry = self._entries.get(call.served or "")
+        return self._any.relay(call.for_model(entry.model) if entry and entry.model else call)
 
     async def health(self) -> Health:
         """See `engine.ports.Backend`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
@@ -19,16 +20,19 @@ from forge_proxy.backends.exchange import (
     write_call,
 )
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
+from forge_proxy.backends.raw_relay import RelayTarget, refuse_route, relay_call
 from forge_proxy.core.chat import ModelCall, ModelCard, find_window
 from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
 from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.ports import RawResponse
 from forge_proxy.wire.backends.openai.errors import decode_error
 from forge_proxy.wire.backends.openai.models import decode_models
 from forge_proxy.wire.backends.openai.request import encode_call
 from forge_proxy.wire.backends.openai.stream import ChatStreamReader
 from forge_proxy.wire.backends.responses import UnreadableResponse
+from forge_proxy.wire.relay import RawCall
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _QUICK_SECONDS = 5.0
@@ -36,7 +40,10 @@ _QUICK_SECONDS = 5.0
 
 
 class OpenAICompatible:
-    """`Backend` adapter for OpenAI-compatible servers. Without a `health_path`, `health` requests the model list."""
+    """`Backend` adapter for OpenAI-compatible servers. Without a `health_path`, `health` requests the model list.
+
+    `kind` is the name of the server in messages.
+    """
 
     def __init__(
         self,
@@ -46,8 +53,10 @@ class OpenAICompatible:
         api_key: str | None = None,
         health_path: str | None = None,
         max_response: int = MAX_RESPONSE,
+        kind: str = "openai",
     ) -> None:
         self.url = strip_credentials(url)
+        self.kind = kind
         self._base = base_url(self.url)
         self._root = urlunsplit((*urlsplit(self.url)[:2], "", "", ""))
         self._http = http
@@ -154,6 +163,14 @@ class OpenAICompatible:
             counted = parse_body(await response.read())
         tokens = counted.get("input_tokens") if is_object(counted) else None
         return tokens if is_integer(tokens) else None
+
+    def relay(self, call: RawCall) -> AbstractAsyncContextManager[RawResponse]:
+        """See `engine.ports.RawRelay`. Ollama's own routes are not served."""
+        if call.route.startswith("/api/"):
+            return refuse_route(self.url, self.kind, call)
+        below_v1 = call.route.removeprefix("/v1/")
+        url = self._root + call.route if below_v1 == call.route else f"{self._base}/{below_v1}"
+        return relay_call(RelayTarget(self._http, self.url, self.kind, self._headers, decode_error), url, call)
 
     async def health(self) -> Health:
         """See `engine.ports.Backend`."""

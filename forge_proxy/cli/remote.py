@@ -145,8 +145,8 @@ class AdminClient:
 
     def _no_daemon(self, exc: Exception) -> NoDaemon:
         return NoDaemon(
-            f"no daemon responds at {self.root} ({_describe(exc)}); start one with `forge-proxy serve`, or set its "
-            "address with --url or FORGE_PROXY_URL"
+            f"no daemon responds at {self.root} ({describe_transport_error(exc)}); start one with "
+            "`forge-proxy serve`, or set its address with --url or FORGE_PROXY_URL"
         )
 
 
@@ -157,7 +157,7 @@ def _json_of(text: str) -> Any:
         return None
 
 
-def _describe(exc: Exception) -> str:
+def describe_transport_error(exc: Exception) -> str:
     """Describe a transport error, without the errno prefix."""
     message = str(exc) or type(exc).__name__
     if any(sign in message for sign in _NO_TLS):

@@ -25,8 +25,11 @@ class Catalog:
         return self.default or self.names[0]
 
     def resolve(self, requested: str) -> str | None:
-        """Return the model with this name or alias, or None."""
-        return requested if requested in self.names else self.aliases.get(requested)
+        """Return the model with this name or alias, or None. Ollama's default tag is optional."""
+        for name in (requested, requested.removesuffix(":latest")):
+            if found := name if name in self.names else self.aliases.get(name):
+                return found
+        return None
 
     def aliases_of(self, name: str) -> list[str]:
         """Return the aliases of a model, in the order of the settings."""

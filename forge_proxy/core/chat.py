@@ -88,6 +88,8 @@ class ChatRequest:
     """Whether the body is large enough to be serialized in slices."""
     is_converted: bool = False
     """Whether `body` was converted from another client API: the response is then encoded anew, never forwarded."""
+    is_assembled: bool = False
+    """Whether the client's API repeats a streamed response as a whole at its end. Its size is then limited."""
     dropped: tuple[str, ...] = ()
     """What the client's API requests and no model server can do, such as `tools[2]: web_search is not supported`.
 
@@ -100,8 +102,10 @@ class ChatRequest:
     """
 
 
-Constraint: TypeAlias = Literal["schema", "tool_choice", "none"]
-"""How a model server is limited to calls: by the JSON Schema of a call, by `tool_choice: required`, or not at all."""
+Constraint: TypeAlias = Literal["grammar", "schema", "tool_choice", "none"]
+"""How a model server is limited to calls: by the grammar of a tool's text, by the JSON Schema of a call, by
+`tool_choice: required`, or not at all.
+"""
 
 
 @fast_dataclass
@@ -138,8 +142,12 @@ class ModelCall:
     """Failed responses and corrections, appended to the client's messages."""
     required_tools: tuple[ToolSpec, ...] = ()
     """Tools to which constrained decoding limits the response; empty to leave the model free."""
+    grammar_tool: ToolSpec | None = None
+    """The one of `required_tools` whose grammar limits the response instead, if the model server can."""
     constraint: Constraint = "schema"
-    """How the model server is limited to `required_tools`. By the schema, the call is the text of the response."""
+    """How the model server is limited to `required_tools`. By a grammar or the schema, the call is the text of the
+    response.
+    """
     resolved: ResolvedModel | None = None
     """The model of the request; None if the name in the request was not resolved."""
     usage: bool = False

@@ -163,6 +163,14 @@ class BackendNotReady(BackendFault):
         self.seconds = seconds
 
 
+class RouteNotSupported(BackendFault):
+    """The model server has no such route. `kind` is the kind of server, such as `ollama`."""
+
+    def __init__(self, url: str, kind: str, method: str, route: str) -> None:
+        super().__init__(f"the model server ({kind} at {url}) has no {method} {route}", url=url)
+        self.kind = kind
+
+
 class BackendDown(BackendFault):
     """The model server is not running and will not be restarted: it was stopped, or it fails repeatedly."""
 

@@ -42,8 +42,9 @@ def build_backend(
     health = "/health" if choice.kind == "llama-server" else None
     config = settings.backend
     return OpenAICompatible(
-        choice.url or "", http, api_key=_key(config), health_path=health, max_response=config.max_response
-    )
+        choice.url or "", http, api_key=_key(config), health_path=health, max_response=config.max_response,
+        kind=choice.kind,
+    )  # fmt: skip
 
 
 def build_ollamas(

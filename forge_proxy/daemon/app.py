@@ -21,8 +21,9 @@ from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.backends.selection import SelectedBackend
 from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.daemon.container import EngineAssembly, MonotonicClock, assemble
+from forge_proxy.daemon.database import build_response_storage, shared_database
 from forge_proxy.daemon.reload import LiveSettings
-from forge_proxy.daemon.runs import build_runs, resume
+from forge_proxy.daemon.runs import build_runs, resume, store_url
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Observer
@@ -93,6 +94,8 @@ class Daemon:
             former = {"former_event": "backend does not answer yet"}  # until 0.3
             self.log.warning("backend not ready", status=health.status, detail=health.detail, **former)
         loaded()
+        if health.status == "ok":
+            await self._learn_template()
         if health.status == "ok" and self.live.now.backend.self_test == "on-load":
             await self._self_test()
 
@@ -102,6 +105,13 @@ class Daemon:
             await self.parts.engine.budgets.settle()
         except BackendFault as fault:
             self.log.warning("could not determine the context budget", error=fault.summary)
+
+    async def _learn_template(self) -> None:
+        """Learn the chat template of the default model, so that its first request does not wait for it."""
+        engine = self.parts.engine
+        if engine.policies.guardrails.enabled.rescue:
+            with suppress(ForgeError):  # a request reports it
+                await engine.forms.learn(await engine.models.default_name())
 
     async def _self_test(self) -> None:
         """Test the default model and log the result."""
@@ -127,7 +137,11 @@ async def build(
     """Build the daemon over a listening socket. `read` reloads the settings. Raises `BackendChoiceError`."""
     observe = observe_in_next_iteration(logs.LogObserver(log))
     memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
-    async with assemble(settings, observe, memory) as parts, build_runs(settings, parts.engine, observe) as runs:
+    async with (
+        assemble(settings, observe, memory) as parts,
+        shared_database(store_url(settings)) as database,
+        build_runs(settings, parts.engine, observe, database) as runs,
+    ):
         url = parts.choice.url
         if url is not None and await leads_to(url, listener):
             raise BackendChoiceError(
@@ -138,7 +152,8 @@ async def build(
         keys = KeyRing(settings.server)
         live = LiveSettings(settings, read, parts.engine, keys)
         admin = _admin_services(parts, live, runs, memory)
-        app = create_app(parts.engine, parts.backend, settings.server, admin, keys, memory)
+        responses = build_response_storage(settings, database)
+        app = create_app(parts.engine, parts.backend, settings.server, admin, keys, memory, responses=responses)
         yield Daemon(parts, HttpServer(app, settings.server, memory), live, runs, listener, log)
 
 

@@ -1,4 +1,4 @@
-"""Builds the run service: a store that is opened on first use, and the tool executors."""
+"""Builds the run service: its store in the daemon's database, and the tool executors."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
+from forge_proxy.daemon.database import SharedDatabase
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import RunNotResumable, RunStatusChanged
 from forge_proxy.engine.ports import Observer
@@ -38,19 +39,15 @@ _MAX_SILENCE_SECONDS = 3600.0
 
 
 @asynccontextmanager
-async def build_runs(settings: Settings, engine: Engine, observe: Observer) -> AsyncGenerator[Runs]:
+async def build_runs(
+    settings: Settings, engine: Engine, observe: Observer, database: SharedDatabase
+) -> AsyncGenerator[Runs]:
     """Build the run service of a daemon. At the end, runs stop at their current step."""
-    url = _url(settings)
 
     @asynccontextmanager
     async def open_store() -> AsyncGenerator[RunStore]:
-        # In a thread: importing SQLAlchemy and Alembic takes most of a second.
-        repository = await asyncio.to_thread(import_module, "forge_proxy.store.runs")
-        database = await import_module("forge_proxy.store.database").open_database(url)
-        try:
-            yield repository.RunRepository(database)
-        finally:
-            await database.close()
+        opened = await database.get()
+        yield import_module("forge_proxy.store.runs").RunRepository(opened)
 
     def report_stranded(run_id: str, error: Exception) -> None:
         if isinstance(error, ForgeError):
@@ -77,7 +74,7 @@ async def resume(runs: Runs, settings: Settings, log: FilteringBoundLogger) -> N
 
     Does nothing if the SQLite file does not exist; the first request that needs the store creates it.
     """
-    file = sqlite_file(_url(settings))
+    file = sqlite_file(store_url(settings))
     if file is not None and not await asyncio.to_thread(file.exists):
         return
     reported = ""
@@ -98,7 +95,8 @@ def _store_wait(state: RetryCallState) -> float:
     return _LOCKED_RETRY_SECONDS if is_locked else _RETRY_WAIT(state)
 
 
-def _url(settings: Settings) -> str:
+def store_url(settings: Settings) -> str:
+    """Return the URL of the daemon's database."""
     return settings.store.url_in(state_folder())
 
 

@@ -53,6 +53,7 @@ from forge_proxy.engine.events import (
 from forge_proxy.engine.exchange import BackendExchange, BackendSession, EngineDeps
 from forge_proxy.engine.learned_forms import LearnedForms
 from forge_proxy.engine.models import Models
+from forge_proxy.engine.relay import RequestRelay
 from forge_proxy.engine.respond_overhead import RespondOverhead
 from forge_proxy.engine.sampling import Sampling
 from forge_proxy.engine.shielded_tasks import ShieldedTasks
@@ -83,6 +84,7 @@ class Engine:
         self._unvalidated_tools = UnvalidatedTools()
         self._guardrails = config.guardrails
         self.models = config.models or Models(backend, clock)
+        self.relay = RequestRelay(backend, self._admission, self.models, clock, observe)
         self.budgets = config.budgets or Budgets(backend, clock, observe)
         self.fitting = ContextFitter(self.budgets, self._backend.count_tokens, observe, config.compaction)
         self.sampling = config.sampling or Sampling(observe)
@@ -279,7 +281,8 @@ class Engine:
             record.terminal = turn.terminal
             return self._guard(AttemptRunner(session, request, turn, model), session.slot, record)
         suppressor = CallSuppressor() if request.tools and policy.enabled.any else None
-        verbatim, buffered = suppressor is None and not request.is_converted, not request.stream
+        verbatim = suppressor is None and not request.is_converted
+        buffered = not request.stream or request.is_assembled
         call = ModelCall(request, request.stream, resolved=model, verbatim=verbatim, buffered=buffered)
         return _relay(session, call, suppressor)
 

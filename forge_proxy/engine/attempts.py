@@ -97,6 +97,7 @@ class AttemptRunner:
             request = replace(request, body={**request.body, "max_tokens": self._room}, limit=self._room)
         if self.turn.faults:
             request = self._cooled(request)
+        required = self._constrained_tools() if self.turn.may_be_constrained else ()
         # llama-server rejects logprobs in a stream with tools, but returns them in a non-streaming response.
         stream = request.stream or not request.body.get("logprobs")
         return ModelCall(
@@ -104,7 +105,8 @@ class AttemptRunner:
             stream=stream,
             respond=self.turn.respond,
             added=self.turn.added,
-            required_tools=self._constrained_tools() if self.turn.may_be_constrained else (),
+            required_tools=required,
+            grammar_tool=self.turn.constrained_text if required else None,
             resolved=self._model,
             usage=True,
         )

@@ -9,7 +9,7 @@ form of constrained decoding that a server accepts is remembered as well.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Literal
@@ -28,6 +28,8 @@ from forge_proxy.engine.tool_bisect import RejectedTool, find_rejected_tool
 _CACHE_SIZE = 256
 _REJECTION_STATUSES = frozenset({400, 422, 500, 501})
 """Statuses of servers that do not know a field or cannot build a grammar from it."""
+_WEAKER: Mapping[Constraint, Constraint] = {"grammar": "schema", "schema": "tool_choice", "tool_choice": "none"}
+"""The constraint to try after a rejected one."""
 
 
 class CompatibleBackend:
@@ -81,8 +83,11 @@ class CompatibleBackend:
         """Return what limits this call to its `required_tools`, as far as is known."""
         if not call.required_tools:
             return "none"
-        known = self._constraints.get(call.model.served or "", call.constraint)
-        return self._constraints.get(self._tools_digest(call), known)
+        of_model = self._constraints.get(call.model.served or "", call.constraint)
+        known = self._constraints.get(self._tools_digest(call))
+        if known is None and of_model == "schema" and call.grammar_tool and self._usual.llama_cpp:
+            return "grammar"
+        return known or of_model
 
     def tool_mode(self, model: str | None) -> Literal["native", "prompt"]:
         """Return how tools are presented to this model. `model` is the name that the backend knows."""
@@ -119,7 +124,7 @@ class CompatibleBackend:
             and not isinstance(refusal, UnreadCall | ContextOverflow)
             and not (isinstance(refusal, RequestFormatRejected) and refusal.need is UnsupportedFeature.NO_SAMPLING)
         ):
-            return self._with_constraint(call, "tool_choice" if call.constraint == "schema" else "none")
+            return self._with_constraint(call, _WEAKER[call.constraint])
         if not isinstance(refusal, RequestFormatRejected):
             return None
         if refusal.need.is_about_tools and not call.request.body.get("tools"):
@@ -137,8 +142,8 @@ class CompatibleBackend:
     def _learn(self, call: ModelCall, first: ModelCall) -> None:
         """Remember the form in which the backend accepted a call. `first` is its form before any was rejected."""
         if call.constraint != first.constraint:
-            is_required = call.request.tool_choice.mode == "required"
-            self._constraints[self._tools_digest(call)] = "tool_choice" if is_required else call.constraint
+            requires_anyway = call.request.tool_choice.mode == "required" and call.constraint == "none"
+            self._constraints[self._tools_digest(call)] = "tool_choice" if requires_anyway else call.constraint
         if call.dialect == first.dialect:
             return
         if call.dialect.plain_schemas and not first.dialect.plain_schemas:

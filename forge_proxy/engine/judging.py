@@ -1,4 +1,4 @@
-"""Judges an attempt: on the event loop, or in a thread if the response is long.
+"""Judges an attempt: on the event loop, or in a thread if the response is long or its text must match a grammar.
 
 This belongs in `engine` because it decides where the pure verdict is computed.
 """
@@ -24,7 +24,7 @@ async def judge_attempt(
 ) -> Retry | FinishedAttempt:
     """Return the verdict on a finished attempt. Raises like `Attempt.judge`."""
     size = sum(len(one.text) + sum(len(call.arguments) for call in one.calls) for one in extractions)
-    if size > _ON_LOOP:
+    if size > _ON_LOOP or attempt.matches_grammar(extractions):
         return await turns.run_in_thread(partial(attempt.judge, extractions))
     if size > _IMMEDIATE:
         await turns.take(Weight.HEAVY)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, runtime_checkable
 
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ModelCall, ModelCard
@@ -14,6 +15,7 @@ from forge_proxy.core.health import Health
 from forge_proxy.core.rescue.templates import LearnedTemplate
 from forge_proxy.core.stream import Chunk, Reply
 from forge_proxy.engine.events import Event
+from forge_proxy.wire.relay import RawCall
 
 
 class Backend(Protocol):
@@ -57,6 +59,39 @@ class Backend(Protocol):
 
     async def health(self) -> Health:
         """Report whether the server accepts requests now. Raises nothing."""
+        ...
+
+
+class RawResponse(Protocol):
+    """The response of a model server to a relayed request, whose status and headers have arrived."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """All headers of the server; their lookup is case-insensitive. Not all may be forwarded."""
+        ...
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """Iterate over the body as it arrives, decompressed. Raises `BackendBroke` or `BackendTimeout`."""
+        ...
+
+
+@runtime_checkable
+class RawRelay(Protocol):
+    """A backend that relays requests to routes which the daemon does not interpret."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of server, such as `ollama`."""
+        ...
+
+    def relay(self, call: RawCall) -> AbstractAsyncContextManager[RawResponse]:
+        """Send the request and yield the response, also one with the status of an error. Leaving the block cancels it.
+
+        Raises `RouteNotSupported` if the server has no such route, and like `Backend.stream`.
+        """
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -26,14 +26,27 @@ def _check_url(url: str | None) -> str | None:
 
 
 class StoreConfig(BaseModel):
-    """Where runs are stored."""
+    """Where runs and responses are stored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: Annotated[str | None, AfterValidator(_check_url)] = Field(
         default=None,
-        description="Database of the runs: sqlite+aiosqlite:////folder/runs.db, or postgresql+asyncpg://user@host/name"
+        description="Database of the runs and stored responses: sqlite+aiosqlite:////folder/runs.db, or postgresql+asyncpg://user@host/name"
         " (extra `postgres`). Default: runs.db in $XDG_STATE_HOME/forge-proxy or ~/.local/state/forge-proxy.",
+    )
+
+    responses: Literal["requested", "always", "never"] = Field(
+        default="requested",
+        description="Which responses of /v1/responses are stored, with their prompts. requested: those of requests with"
+        " `store: true`, `previous_response_id` or `conversation`. always: all but those with `store: false`, as at"
+        " OpenAI. never: none.",
+    )
+    response_days: int = Field(
+        default=30,
+        ge=1,
+        le=3650,
+        description="Days after which a stored response is deleted, counted from the last response that continues it.",
     )
 
     def url_in(self, folder: Path) -> str:

@@ -34,3 +34,29 @@ EVENTS = Table(
     Column("data", Text, nullable=False),
     Column("at", Double, nullable=False),
 )
+
+RESPONSES = Table(
+    "responses",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("owner", String(64), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("previous_id", String(64)),
+    Column("conversation_id", String(64)),
+    Column("size", Integer, nullable=False),
+    Column("document", Text, nullable=False),
+    Index("responses_by_expiry", "expires_at"),
+    Index("responses_by_conversation", "owner", "conversation_id", "created_at"),
+)
+
+ITEMS = Table(
+    "response_items",
+    METADATA,
+    Column("response_id", String(64), ForeignKey("responses.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("id", String(128), nullable=False),
+    Column("kind", String(8), nullable=False),
+    Column("data", Text, nullable=False),
+    Index("response_items_by_id", "id"),
+)

@@ -133,7 +133,7 @@ async def test_a_page_fits_small_screens_and_has_browsers_request_no_icon(path: 
     ("path", "near"),
     [
         ("/v1/chat/completion", "did you mean /v1/chat/completions?"),
-        ("/v1/responses", "the daemon does not serve this API, use /v1/chat/completions"),
+        ("/v1/response", "did you mean /v1/responses?"),
         ("/v1/model", "did you mean /v1/models?"),
         ("/admin/v1/state", "did you mean /admin/v1/status?"),
         ("/nowhere", "GET / lists the routes"),

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.server import ServerState
 
+from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.connections import ConnectionLimits, ConnectionSupervisor, WaitingFor
 from forge_proxy.api.error_responses import ErrorEnvelopes
 from forge_proxy.api.protocol import HttpConnection, http_protocol
+from forge_proxy.api.server import HttpServer
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
 from forge_proxy.wire.clients.chat_completions.errors import encode_error
 
@@ -96,6 +99,29 @@ async def test_a_client_that_reads_nothing_is_aborted_after_the_timeout_and_coun
     assert connected.supervisor.aborted_readers == 1
 
 
+async def test_an_idle_connection_is_kept_for_longer_than_clients_keep_theirs() -> None:
+    connected = Connected(1000)
+    connected.more.set()
+    await connected.ask()
+    connected.client.unread = 0
+    began = now()
+
+    connected.close_overdue(began)
+    connected.close_overdue(began + 100)
+    assert not connected.client.aborted
+
+    connected.close_overdue(began + 121)
+    assert connected.client.aborted
+
+
+def test_uvicorn_keeps_idle_connections_as_long() -> None:
+    app = FastAPI()
+    app.state.error_envelopes = ENVELOPES
+    server = HttpServer(app, ServerConfig())
+
+    assert server.config.timeout_keep_alive == ConnectionLimits(1).idle_seconds
+
+
 async def test_many_slow_readers_are_aborted_a_few_at_a_time() -> None:
     """The megabytes that the operating system holds for each of them take time to free."""
     all_connected = [Connected(1000) for _ in range(40)]
@@ -152,7 +178,9 @@ async def test_a_client_that_still_reads_a_complete_response_is_not_overdue_with
     connected.client.unread = 0
     connected.close_overdue(began + 31)
     connected.close_overdue(began + 42)
-    assert connected.client.aborted  # it was idle for longer than a head may take
+    assert not connected.client.aborted
+    connected.close_overdue(began + 152)
+    assert connected.client.aborted  # it was idle for longer than connections are kept
     assert connected.supervisor.aborted_readers == 0
 
 

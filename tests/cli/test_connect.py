@@ -13,12 +13,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from forge_proxy.cli.connect.clients import CLIENTS, ClientConfigFile, ClientSetup, DaemonAddress, ServedModel
+from forge_proxy.cli.connect.clients import CLIENTS
 from forge_proxy.cli.connect.jsonc import read_jsonc
+from forge_proxy.cli.connect.setups import ClientConfigFile, ClientSetup, DaemonAddress, ServedModel
 from forge_proxy.cli.connect.text import as_text
 from forge_proxy.cli.connect.write import CannotWrite, restore, write
 
 TARGET = DaemonAddress("http://127.0.0.1:8081", "sk-alice", "my-model", 32_768)
+WITHOUT_WINDOW = ("openai", "cline", "openhands", "open-webui", "jan")
+"""Clients that have no setting for it."""
+WITH_FILES = [name for name, configure in CLIENTS.items() if configure(TARGET).files]
 READERS = {"json": json.loads, "yaml": yaml.safe_load, "toml": tomllib.loads}
 
 
@@ -34,12 +38,13 @@ def test_the_printed_configuration_parses_and_contains_key_address_and_window(cl
     texts = [as_text(file) for file in said.files]
     for file, text in zip(said.files, texts, strict=True):
         assert READERS[file.format](text) == file.values
-    everything = "".join(texts) + str(said.variables)
+    everything = "".join(texts) + str(said.variables) + str(said.dialog or "")
     assert all(part in everything for part in (TARGET.root, TARGET.key, TARGET.model))
     assert "None" not in everything
     assert "null" not in everything
-    if client != "openai":
-        assert ("32768" in everything) is (window is not None)
+    if client not in WITHOUT_WINDOW:
+        size = "24576" if client == "vscode" else "32768"  # VS Code has the input and the output in two fields
+        assert (size in everything) is (window is not None)
 
 
 @pytest.mark.parametrize(("window", "output"), [(131_072, 8192), (4096, 1024), (None, 8192)])
@@ -61,7 +66,7 @@ def test_opencode_is_configured_with_all_models_and_their_windows() -> None:
     }
 
 
-@pytest.mark.parametrize("client", ["opencode", "codex", "claude", "aider", "continue"])
+@pytest.mark.parametrize("client", WITH_FILES)
 def test_a_new_file_is_private_and_a_second_write_changes_nothing(client: str, tmp_path: Path) -> None:
     for file in setup(client).files:
         path, backup = write(file, tmp_path)
@@ -244,6 +249,43 @@ def test_a_read_only_file_is_unchanged_and_not_copied(tmp_path: Path) -> None:
 
     assert path.read_text() == "{}"
     assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_codex_asks_for_the_catalog_since_its_key_comes_from_a_command(tmp_path: Path) -> None:
+    new, _ = merged("codex", '[model_providers.forge.auth]\ncommand = "old"\n\n[tools]\nweb_search = true\n', tmp_path)
+
+    provider = tomllib.loads(new)["model_providers"]["forge"]
+    assert provider["auth"] == {"command": "echo", "args": ["sk-alice"]}
+    assert "env_key" not in provider
+    assert tomllib.loads(new)["tools"] == {"web_search": True}
+
+
+def test_claude_code_gets_the_small_model_for_side_tasks_and_room_for_its_prompt() -> None:
+    to = DaemonAddress(TARGET.root, TARGET.key, "large", 32_768, small="small")
+    variables = setup("claude", to).files[0].values["env"]
+
+    models = {name: value for name, value in variables.items() if name.endswith("_MODEL")}
+    assert {name for name, value in models.items() if value == "small"} == {
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
+    }  # fmt: skip
+    assert set(models.values()) == {"large", "small"}
+    assert variables["CLAUDE_CODE_ATTRIBUTION_HEADER"] == "0"
+    assert int(variables["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]) < int(variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"])
+
+
+def test_a_file_that_contains_a_list_keeps_its_other_entries(tmp_path: Path) -> None:
+    old = '[\n  // mine\n  {"name": "other", "vendor": "ollama"},\n  {"name": "forge-proxy", "apiKey": "old"},\n]\n'
+    new, kept = merged("vscode", old, tmp_path)
+
+    said = json.loads(new)
+    assert kept == old
+    assert [entry["name"] for entry in said] == ["other", "forge-proxy"]
+    assert said[1]["apiKey"] == "sk-alice"
+
+
+def test_a_list_file_that_contains_an_object_is_unchanged(tmp_path: Path) -> None:
+    with pytest.raises(CannotWrite, match=r"it is not a list\); the file is unchanged"):
+        merged("vscode", '{"a": 1}', tmp_path)
 
 
 @contextmanager

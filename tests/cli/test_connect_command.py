@@ -132,11 +132,43 @@ def test_undo_removes_the_files_that_write_created(client: str, files: int, home
         (["--undo", "--write"], "--undo and --write exclude each other"),
         (["--undo", "--force"], "--force is for --write only"),
         (["--force"], "--force is for --write only; without --write, connect prints the configuration"),
+        (["--undo", "--check"], "--undo and --check exclude each other"),
     ],
 )
 def test_contradictory_options_are_errors(options: list[str], message: str, home: Path) -> None:
     with pytest.raises(InputError, match=f"^{message}$"):
         typed("opencode", *options)
+
+
+def test_what_no_file_can_hold_is_printed_for_the_settings_dialog(home: Path) -> None:
+    with stand_in({"large": 32_768}) as url:
+        printed, warned = typed("jan", "--url", url, "--key", KEY)
+        with pytest.raises(CannotWrite, match="no file is written for jan: it stores its settings in an internal"):
+            typed("jan", "--url", url, "--write")
+        variables, _ = typed("openhands", "--url", url)
+
+    assert printed.splitlines() == [
+        "# enter in Settings > Model Providers > Add Provider:",
+        "#   API format: OpenAI-compatible",
+        f"#   Base URL: {url}/v1",
+        f"#   API Key: {KEY}",
+        "#   Model: large",
+    ]
+    assert "no file is written" in warned
+    assert f"export LLM_BASE_URL={url}/v1\n" in variables
+    assert "# or enter in Settings > LLM" in variables
+    assert list(home.iterdir()) == []
+
+
+def test_the_small_model_is_one_of_the_daemons(home: Path) -> None:
+    with stand_in(WINDOWS) as url:
+        printed, _ = typed("claude", "--url", url, "--model", "large", "--small-model", "small")
+        with pytest.raises(ForgeError, match="no model 'tiny' at"):
+            typed("claude", "--url", url, "--model", "large", "--small-model", "tiny")
+        with pytest.raises(InputError, match="--small-model is for opencode and claude only"):
+            typed("codex", "--url", url, "--model", "large", "--small-model", "small")
+
+    assert json.loads(printed)["env"]["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "small"
 
 
 def test_undo_without_a_copy_is_an_error(home: Path) -> None:

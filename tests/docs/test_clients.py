@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from forge_proxy.cli.connect.clients import CLIENTS, DaemonAddress
+from forge_proxy.cli.connect.clients import CLIENTS
+from forge_proxy.cli.connect.setups import DaemonAddress
 from tests.docs.guides import GUIDES, blocks, printed_by
 from tests.fakes.processes import Process, daemon, environment
 from tests.harness.clients import instructor, langgraph, litellm, openai_agents, openai_node, pydantic_ai
@@ -48,6 +49,16 @@ def test_aider_has_the_options_that_connect_writes() -> None:
 @pytest.mark.parametrize(("name", "client"), [("codex", "codex"), ("claude-code", "claude")])
 def test_a_client_of_a_missing_route_is_said_not_to_work(name: str, client: str) -> None:
     assert f"(`{CLIENTS[client](TARGET).route}`), which forge-proxy does not serve yet" in page(name)
+
+
+def test_the_table_of_connect_has_every_client_and_the_names_of_its_files() -> None:
+    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+) \|$", page("index"), re.MULTILINE)[1:]
+    rows = [(name, text) for names, text in rows for name in re.findall(r"`([\w-]+)`", names)]
+
+    assert {name for name, _ in rows} == set(CLIENTS)
+    for name, text in rows:
+        for file in CLIENTS[name](TARGET).files:
+            assert Path(file.path).name in text or name in ("goose", "roo")
 
 
 @pytest.mark.parametrize("name", ["qwen-code", "pi"])

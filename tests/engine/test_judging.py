@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from forge_proxy.core.chat import ChatRequest, ToolSpec
+from forge_proxy.core.chat import ChatRequest, ToolGrammar, ToolSpec
 from forge_proxy.core.errors import ToolCallInvalid
 from forge_proxy.core.guardrails import GuardPolicy, Retry, Verdict, judge, open_turn
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
@@ -36,8 +36,8 @@ def judging_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return threads
 
 
-def attempt(policy: GuardPolicy | None = None) -> Attempt:
-    turn = open_turn(ChatRequest({}, tools=(TOOL,)), policy or GuardPolicy(), request_id="r", nudge_text=True)
+def attempt(policy: GuardPolicy | None = None, tool: ToolSpec = TOOL) -> Attempt:
+    turn = open_turn(ChatRequest({}, tools=(tool,)), policy or GuardPolicy(), request_id="r", nudge_text=True)
     assert turn is not None
     begun = Attempt(turn, 1)
     begun.take(Chunk((Delta(finish="tool_calls"),)))
@@ -52,6 +52,14 @@ async def test_a_call_with_long_arguments_is_judged_beside_the_event_loop(judgin
     verdict = await judge_attempt(attempt(), calls_with(["x"] * 5_000), LoopTurns())
 
     assert isinstance(verdict, Retry)
+    assert judging_threads != [threading.get_ident()]
+
+
+async def test_a_call_of_a_tool_with_a_grammar_is_judged_beside_the_event_loop(judging_threads: list[int]) -> None:
+    tool = ToolSpec("run", grammar=ToolGrammar("regex", "a+", argument="code"))
+    called = [Extraction("", (ToolCall("run", '{"code": "aa"}', "c1"),))]
+
+    assert isinstance(await judge_attempt(attempt(tool=tool), called, LoopTurns()), FinishedAttempt)
     assert judging_threads != [threading.get_ident()]
 
 

@@ -41,6 +41,8 @@ def main() -> int:
     before = kept()
     cells: list[Cell] = []
     for client, fault in ((client, fault) for client in present for fault in faults):
+        if not fault.concerns(client.name):
+            continue
         known = before.get((client.name, fault.name))
         if known and (options.missing or (options.resume and known.commit == commit())):
             continue

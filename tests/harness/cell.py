@@ -21,7 +21,9 @@ SECONDS = 120.0
 """How long a client may take: many times what it needs, its own retries included."""
 LONGER = 30.0
 """Seconds more through the daemon that are worse than an end that comes at once."""
-_BEST_FIRST = ("done", "error", "silent", "hangs")
+NOT_SERVED = "not served"
+"""The word for a way in which the client cannot work at all, since the scripted server does not speak its API."""
+_BEST_FIRST = ("done", "error", "silent", "hangs", NOT_SERVED)
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,13 @@ class Ended:
     exchanges: list[JsonDict]
     """What the model server was asked and what it said."""
     seconds: float = 0.0
+    is_served: bool = True
 
     @property
     def word(self) -> str:
         """`done`, or the way in which it was not: `silent` is an end without an error."""
+        if not self.is_served:
+            return NOT_SERVED
         if self.lacks is None:
             return "done"
         if self.ran.code is None:
@@ -60,15 +65,17 @@ class Both:
         if _BEST_FIRST.index(self.guarded.word) > _BEST_FIRST.index(self.direct.word):
             return f"{self.direct.word} → {self.guarded.word}"
         longer = self.guarded.seconds - self.direct.seconds
-        return f"{longer:.0f} s longer" if longer > LONGER else None
+        return f"{longer:.0f} s longer" if longer > LONGER and self.direct.is_served else None
 
     @property
     def passed(self) -> bool:
         """Whether it went no worse through us, and the task was done if the fault is one that has to be made good.
 
-        A client that offers no tools passes through us unchanged, with the same end.
+        A client that offers no tools passes through us unchanged, with the same end. A client that does not retry
+        reports the failure of a server.
         """
-        is_done = self.guarded.lacks is None
+        is_reported = self.fault.is_failure and not self.client.retries_errors and self.guarded.word == "error"
+        is_done = self.guarded.lacks is None or is_reported
         is_same = not self.client.offers_tools and self.direct.word == self.guarded.word
         return self.worse is None and (is_done or is_same or not self.fault.must_be_done)
 
@@ -117,12 +124,14 @@ def ended_before(result: Result, version: str) -> Ended | None:
     if result.version != version or not result.seconds[0]:
         return None
     lacks = None if result.direct == "done" else "as before"
-    code = {"done": 0, "silent": 0, "error": 1, "hangs": None}[result.direct]
+    code = {"done": 0, "silent": 0, "error": 1, "hangs": None, NOT_SERVED: None}[result.direct]
     return Ended(lacks, int(result.occasion), Ran(code, ""), [], result.seconds[0])
 
 
 def do_task(client: Client, fault: Fault, lane: Lane, *, through_daemon: bool) -> Ended:
     """Let an installed client do its task."""
+    if not (through_daemon or client.is_served_directly):
+        return Ended("the server does not speak its API", 0, Ran(None, ""), [], is_served=False)
     url = lane.daemon_url() if through_daemon else lane.server.url
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         home = Path(folder)

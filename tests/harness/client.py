@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from forge_proxy.cli.connect.clients import CLIENTS
+from forge_proxy.cli.connect.setups import DaemonAddress
+from forge_proxy.cli.connect.write import write
+from tests.harness.backend import MODEL
 from tests.harness.packages import Npm, Venv
 from tests.harness.running import Command
 from tests.harness.tasks import ReadThenWrite, Task
 
+WINDOW = 131_072
 PROGRAMS = Path(__file__).with_name("programs")
 _STAY_HERE = {"OPENAI_AGENTS_DISABLE_TRACING": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 """Otherwise they talk to servers of their makers as well, and wait for them."""
@@ -35,16 +40,39 @@ class Client:
     task: type[Task] = ReadThenWrite
     offers_tools: bool = True
     """Whether it sends tools at all: requests without tools pass through us unchanged."""
+    retries_errors: bool = True
+    """Whether it asks again by itself when the server fails. Otherwise its error is the right end."""
+    is_served_directly: bool = True
+    """Whether the scripted server speaks the client's API: it serves chat completions only."""
 
 
-def program(package: Venv, file: str, *modes: str, task: type[Task] = ReadThenWrite) -> tuple[Client, ...]:
-    """Rows for a program of ours that uses an SDK from PyPI, one for each of its modes."""
+def connected(name: str, place: Place) -> None:
+    """Configure a client as `connect` does."""
+    for file in CLIENTS[name](DaemonAddress(place.url.removesuffix("/v1"), "none", MODEL, WINDOW)).files:
+        write(file, place.home)
+
+
+def program(
+    package: Venv,
+    file: str,
+    *modes: str,
+    task: type[Task] = ReadThenWrite,
+    name: str | None = None,
+    is_served_directly: bool = True,
+    retries_errors: bool = True,
+) -> tuple[Client, ...]:
+    """Rows for a program of ours that uses an SDK from PyPI, one for each of its modes; `name` is that of the package
+    unless it is given.
+    """
+    name = name or package.name
 
     def row(mode: str) -> Client:
         def start(place: Place) -> Command:
             words = (package.python, PROGRAMS / file, mode, place.url, place.prompt)
             return Command(words, {"PATH": package.path, **_STAY_HERE})
 
-        return Client(f"{package.name}, {mode}" if len(modes) > 1 else package.name, package, start, task)
+        called = f"{name}, {mode}" if len(modes) > 1 else name
+        client = Client(called, package, start, task)
+        return replace(client, is_served_directly=is_served_directly, retries_errors=retries_errors)
 
     return tuple(row(mode) for mode in modes)

@@ -65,8 +65,16 @@ class Fault:
     """Whether the last answer is text also if the daemon offers its tool for plain-text responses."""
     has_occasion: bool = False
     """Whether the cell counts although nothing was wrong."""
+    is_failure: bool = False
+    """Whether the server reports an error that a client may retry."""
+    only_for: tuple[str, ...] = ()
+    """The clients that it concerns; all of them if empty."""
     is_remembered: bool = False
     """Whether the daemon may remember it, so that what runs next needs another daemon."""
+
+    def concerns(self, client: str) -> bool:
+        """Whether there can be an occasion for it with this client."""
+        return not self.only_for or client in self.only_for
 
 
 def habit(name: str, sentence: str, send_changed: Send) -> Fault:

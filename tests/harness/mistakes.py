@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 from tests.fakes.says import Said
 from tests.harness.fault import Fault, first, first_call, right
@@ -94,6 +95,6 @@ FAULTS = (
         lambda call, _: right(call),
     ),
     _in_anything("empty", "it says nothing", Said(text="")),
-    _in_anything("500", "the server fails", Said(status=500, body=_FAILED)),
+    replace(_in_anything("500", "the server fails", Said(status=500, body=_FAILED)), is_failure=True),
 )
 MISTAKES = tuple(fault.name for fault in FAULTS)

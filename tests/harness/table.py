@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 
 import forge_proxy
-from tests.harness.cell import LONGER, SECONDS
+from tests.harness.cell import LONGER, NOT_SERVED, SECONDS
 from tests.harness.fault import Fault
 from tests.harness.faults import FAULTS, GROUPS
 from tests.harness.packages import NODE
@@ -32,6 +32,8 @@ faults, not how well models take correction. Each cell is *without the proxy* �
 - `silent`: it was not, and the client ended without an error, as if it were.
 - `error`: it was not, and the client ended with an error.
 - `hangs`: the client was not at its end after {seconds:.0f} seconds.
+- `not served`: not tried without the proxy, since the scripted server speaks chat completions only (Codex and Claude
+  Code speak other APIs).
 - *Worse* is done → not done, error → silent, an end → hangs, and {longer:.0f} seconds more than without the proxy.
 - `–`: the client gives no occasion for the mistake. An empty cell was not run.
 
@@ -64,6 +66,8 @@ def render(clients: Sequence[str], mistakes: Sequence[str], results: Results, ab
     """The table. `absent` has the reasons of those that could not be installed; what was not run is left empty."""
     lines = [_row(["client", *mistakes]), _row(["---"] * (1 + len(mistakes)))]
     for client in clients:
+        if not any(FAULTS[mistake].concerns(client) for mistake in mistakes):
+            continue
         if client in absent:
             fields = ["not installed", *[""] * (len(mistakes) - 1)]
         else:
@@ -87,15 +91,24 @@ def document(clients: Sequence[str], results: Results, absent: Mapping[str, str]
         longer=LONGER,
     )
     occasions = [cell for cell in cells if str(cell) != "–"]
-    direct = sum(cell.direct == "done" for cell in occasions)
-    guarded = sum(cell.guarded == "done" for cell in occasions)
-    sums = f"Of {len(occasions)} tasks, {direct} were done without the proxy and {guarded} through it."
+    sums = _sums(occasions)
     not_done = [cell for cell in occasions if cell.guarded != "done"]
     lines = [f"- {cell.client}, {cell.mistake}: {cell}; {cell.lacks}." for cell in not_done]
     lines += [f"- {client} could not be installed: {why}." for client, why in absent.items()]
     ends = ["## Not done through the proxy", "", *lines] if lines else []
     sections = _sections(clients, results, absent)
     return "\n".join([f"{head}{sums}", "", list_worse(cells).rstrip(), "", *sections, *ends]).rstrip() + "\n"
+
+
+def _sums(cells: Sequence[Result]) -> str:
+    """How many tasks were done; those that were not tried without the proxy are counted apart."""
+    both = [cell for cell in cells if cell.direct != NOT_SERVED]
+    direct, guarded = sum(cell.direct == "done" for cell in both), sum(cell.guarded == "done" for cell in both)
+    only = [cell for cell in cells if cell.direct == NOT_SERVED]
+    apart = f" Of {len(only)} tasks by other APIs, {sum(cell.guarded == 'done' for cell in only)} were done through it."
+    return (
+        f"Of {len(both)} tasks, {direct} were done without the proxy and {guarded} through it.{apart if only else ''}"
+    )
 
 
 def _sections(clients: Sequence[str], results: Results, absent: Mapping[str, str]) -> list[str]:

@@ -121,6 +121,24 @@ class ReadThenWriteByShell(ReadThenWrite):
         return Call("bash", {"command": command})
 
 
+class ReadThenPatch(ReadThenWrite):
+    """The same with a shell for reading and a patch in plain text for writing, as Codex offers them."""
+
+    def _calls(self, tools: dict[str, JsonDict]) -> tuple[Call, Call] | None:
+        if "exec_command" not in tools:
+            return None
+        if "apply_patch" not in tools:
+            return Call("exec_command", {"cmd": "cat hello.py"}), Call(
+                "exec_command", {"cmd": f"echo '{self.greeting}' > greeting.txt"}
+            )
+        parameter = next(iter(tools["apply_patch"]["parameters"]["properties"]))
+        return Call("exec_command", {"cmd": "cat hello.py"}), Call("apply_patch", {parameter: self.patch()})
+
+    def patch(self) -> str:
+        """The patch that does the task."""
+        return f"*** Begin Patch\n*** Add File: greeting.txt\n+{self.greeting}\n*** End Patch"
+
+
 class ReadThenWriteByEditor(ReadThenWrite):
     """The same with a tool that reads several files and one that edits a file or makes it."""
 

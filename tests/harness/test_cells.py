@@ -23,7 +23,7 @@ from tests.harness.mistakes import MISTAKES
 from tests.harness.packages import NODE
 from tests.harness.results import Result, keep, kept
 from tests.harness.running import Command, Ran, run
-from tests.harness.table import list_worse, render
+from tests.harness.table import document, list_worse, render
 from tests.harness.tasks import EditFile, ExtractTwo, JsonDict, ReadThenWrite, Task
 
 PROPERTIES: JsonDict = {"filePath": {}, "content": {}, "limit": {"type": "integer"}}
@@ -48,6 +48,25 @@ def test_a_client_that_only_says_that_it_is_done_has_not_done_it(task: type[Task
 
 def test_a_client_that_does_not_end_is_ended(tmp_path: Path) -> None:
     assert run(Command(("sh", "-c", "sleep 600 & wait")), tmp_path, tmp_path, 0.1).code is None
+
+
+def test_a_client_of_an_api_that_the_server_does_not_speak_is_run_through_the_daemon_only() -> None:
+    with Lane() as lane:
+        row = replace(client("echo", ReadThenWrite.answer), is_served_directly=False)
+        direct = do_task(row, FAULTS["none"], lane, through_daemon=False)
+
+    assert (direct.word, direct.ran.printed) == ("not served", "")
+    assert Both(row, FAULTS["401"], direct, ended("error")).worse is None
+    assert Both(row, FAULTS["401"], direct, replace(ended("hangs"), seconds=99.0)).worse is None
+
+
+@pytest.mark.parametrize(("fault", "passed"), [("500", True), ("empty", False)])
+def test_a_client_that_does_not_retry_ends_well_with_the_error_of_a_server(fault: str, passed: bool) -> None:
+    row = replace(client(), retries_errors=False)
+
+    assert Both(row, FAULTS[fault], ended("error"), ended("error")).passed is passed
+    assert not Both(client(), FAULTS[fault], ended("error"), ended("error")).passed
+    assert not Both(row, FAULTS[fault], ended("silent"), ended("silent")).passed
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -197,6 +216,19 @@ def test_an_end_without_the_daemon_is_known_from_an_earlier_run_of_the_same_vers
     assert known is not None
     assert (known.word, known.made, known.seconds) == ("error", 1, 3.0)
     assert ended_before(kept, "c 2") is None
+
+
+def test_tasks_by_other_apis_are_counted_apart_and_a_fault_of_one_client_has_one_row() -> None:
+    done = Result("codex", "none", "not served", "done", True, True, None, "codex 1", "2026-01-01")
+    both = replace(done, client="c", direct="silent")
+    results = {(cell.client, cell.mistake): cell for cell in (done, both, replace(done, mistake="patch in JSON"))}
+
+    text = document(["c", "codex"], results, {})
+
+    assert "Of 1 tasks, 0 were done without the proxy and 1 through it. Of 2 tasks by other APIs, 2 were done" in text
+    assert "| codex | not served → done |" in text
+    assert text.partition("## Patches")[2].count("\n| c |") == 0
+    assert text.partition("## Mistakes")[2].partition("## Transport")[0].count("\n| c |") == 1
 
 
 def test_results_are_kept_beside_earlier_ones_and_in_place_of_older_ones(

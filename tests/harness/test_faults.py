@@ -15,7 +15,7 @@ from tests.harness.faults import FAULTS, GROUPS
 from tests.harness.faults.calls import DEEP, REPEATS
 from tests.harness.mistakes import PLAIN, RIGHT
 from tests.harness.server import ScriptedServer
-from tests.harness.tasks import JsonDict, ReadThenWrite
+from tests.harness.tasks import JsonDict, ReadThenPatch, ReadThenWrite
 from tests.harness.test_cells import TOOLS
 
 
@@ -42,7 +42,9 @@ class Conversation:
         self._asked["messages"].append({"role": role, "content": content})
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if name not in (RIGHT, PLAIN)])
+@pytest.mark.parametrize(
+    "name", [fault.name for fault in FAULTS.values() if fault.name not in (RIGHT, PLAIN) and not fault.only_for]
+)
 def test_each_fault_is_made_in_streams_or_whole_responses(tmp_path: Path, name: str) -> None:
     talks = [Conversation(tmp_path, name, stream=stream) for stream in (True, False)]
     for talk in talks:
@@ -54,6 +56,33 @@ def test_each_fault_is_made_in_streams_or_whole_responses(tmp_path: Path, name: 
         talk.ask()
 
     assert sum(talk.model.made for talk in talks) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("patch without end", "*** Begin Patch\n*** Add File: greeting.txt\n+hello from the file"),
+        ("patch in a fence", "```diff\n{patch}\n```"),
+        ("patch in a heredoc", "apply_patch <<'EOF'\n{patch}\nEOF"),
+        ("patch in JSON", '{"input": "{escaped}"}'),
+        (
+            "patch with a wrong prefix",
+            "*** Begin Patch\n*** Add File: greeting.txt\n> hello from the file\n*** End Patch",
+        ),
+    ],
+)
+def test_a_patch_arrives_broken_once_and_right_when_asked_again(tmp_path: Path, name: str, sent: str) -> None:
+    task = ReadThenPatch(tmp_path)
+    patch = {"name": "apply_patch", "parameters": {"properties": {"patch": {"type": "string"}}}}
+    shell = {"name": "exec_command", "parameters": {"properties": {"cmd": {"type": "string"}}}}
+    tools = [{"type": "function", "function": function} for function in (shell, patch)]
+    model = ScriptedModel(task, FAULTS[name])
+    asked = {"messages": [{"role": "tool", "content": task.greeting}], "tools": tools}
+
+    patches = [json.loads(model.answer(asked).said.calls[0][1])["patch"] for _ in range(2)]
+
+    assert patches[0] == sent.replace("{patch}", patches[1]).replace("{escaped}", patches[1].replace("\n", "\\n"))
+    assert patches[1].endswith("+hello from the file\n*** End Patch")
 
 
 def test_no_two_faults_have_the_same_name() -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.chat import ModelCall, ToolGrammar, ToolSpec
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.guardrails.report import Report
@@ -37,12 +38,13 @@ def url() -> Generator[str]:
 class Unknown(OpenAICompatible):
     """A llama.cpp whose first response of each request is replaced by a call of a tool that there is not."""
 
+    first = CallDelta(0, "c", "nonsense", "{}")
     constraints: list[str]
     """Those of the requests that it was sent."""
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         if not call.added:
-            yield Chunk((Delta(calls=(CallDelta(0, "c", "nonsense", "{}"),)), Delta(finish="tool_calls")))
+            yield Chunk((Delta(calls=(self.first,)), Delta(finish="tool_calls")))
             return
         self.constraints.append(call.constraint)
         async with aclosing(super().stream(call)) as chunks:
@@ -103,3 +105,31 @@ async def test_a_constrained_retry_ends_in_text_or_in_a_call_but_never_in_json(u
 
     assert bool(done.text) != bool(done.name)
     assert "{" not in done.text
+
+
+class Mismatched(Unknown):
+    """A llama.cpp whose first response is replaced by a call whose text does not match the tool's grammar."""
+
+    first = CallDelta(0, "c", "run", '{"code": "no"}')
+
+
+async def test_a_real_server_is_limited_to_the_grammar_of_a_tool(url: str) -> None:
+    http = AioHttp(connect_seconds=5, silence_seconds=60)
+    schema: Any = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+    grammar = ToolGrammar("lark", r'start: "\"" WORD ("\n" WORD)~1..2 "\\"' + "\nWORD: /[a-c]{2,4}/", argument="code")
+    tool: Any = {"type": "function", "function": {"name": "run", "parameters": schema}}
+    try:
+        backend = Mismatched(url, http, api_key=KEY)
+        backend.constraints = []
+        engine = Engine(EngineConfig(backend, MonotonicClock(), lambda _: None, dialect=Dialect(llama_cpp=True)))
+        body: Any = {"model": MODEL, "messages": GREETING, "tools": [tool], "max_tokens": 200}
+        request = replace(decode_request(body), tools=(ToolSpec("run", schema, grammar=grammar),), is_converted=True)
+        arguments = ""
+        async for event in engine.answer(request, GuardPolicy(constrain_retries="always"), request_id="r"):
+            if isinstance(event, Chunk):
+                arguments += "".join(call.arguments for delta in event.deltas for call in delta.calls)
+    finally:
+        await http.close()
+
+    assert backend.constraints == ["grammar"]  # the server took it at once
+    assert re.fullmatch(r'"[a-c]{2,4}(\n[a-c]{2,4}){1,2}\\', json.loads(arguments)["code"])

@@ -44,7 +44,7 @@ async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None
     await connections.close()
 
     assert differences == []
-    assert set(tables) == {"runs", "run_events", "alembic_version"}
+    assert set(tables) == {"runs", "run_events", "responses", "response_items", "alembic_version"}
 
 
 async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:

@@ -45,3 +45,10 @@ def test_yaml_off_disables_the_self_test(tmp_path: Path, written: str) -> None:
     file.write_text(f"backend:\n  kind: embedded\n  self_test: {written}\n")
 
     assert command("check", "--config", str(file), "--port", "0", env=THREADS).code == 0
+
+
+def test_a_daemon_learns_the_chat_template_of_its_model_before_the_first_request(tmp_path: Path) -> None:
+    with daemon("--backend", "embedded", env={**THREADS, "XDG_STATE_HOME": str(tmp_path)}) as process:
+        learned = process.wait_for("chat template learned")
+
+    assert learned["model"] == "tiny-tools"

@@ -24,7 +24,9 @@ _VOLATILE_FIELDS = re.compile(
 _CREATED = re.compile(r'("created"\s*:\s*)(?!1700000000\b)\d+')
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 _TIME = re.compile(r"\b20\d\d-\d\d-\d\dT[0-9:.]+(?:Z|\+00:00)?")
-_RANDOM_ID = re.compile(r"\b(?P<kind>req|run|call|chatcmpl|evt)[_-](?P<id>[0-9a-f]{16,32}|[0-9A-Za-z]{24,32})\b")
+_RANDOM_ID = re.compile(
+    r"\b(?P<kind>req|run|call|chatcmpl|evt|resp|msg|rs|fc)[_-](?P<id>[0-9a-f]{16,34}|[0-9A-Za-z]{24,32})\b"
+)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tests.transcripts.exchange import Exchange
 from tests.transcripts.replies import NATIVE, PLAIN, SEQUENCES, openai_replies, recorded_replies
+from tests.transcripts.responses import response_exchanges
 from tests.transcripts.server import Reply
 
 JsonDict = dict[str, Any]
@@ -279,4 +280,5 @@ TRANSCRIPTS = (
     _admin(),
     _runs(),
     _access(),
+    Transcript("responses", tuple(response_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
 )

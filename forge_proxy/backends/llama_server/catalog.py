@@ -10,7 +10,7 @@ from forge_proxy.backends.llama_server.instance import ServerInstance
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.managed import ManagedLlama
 from forge_proxy.backends.llama_server.manager import ServerManager
-from forge_proxy.core.chat import ModelCall, ModelCard
+from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.errors import BackendFault, BackendNotReady
 
 _RETRY_SECONDS = 5
@@ -42,11 +42,10 @@ class CatalogLlama(ManagedLlama):
             return await run.server.context_window(name)
         return self._card(name).window
 
-    def _refuse_other(self, run: ServerInstance, call: ModelCall) -> None:
+    def _refuse_other(self, run: ServerInstance, model: str | None) -> None:
         # A request that is retried after a switch: it ran for longer than the drain time.
-        requested = call.model.served
-        if requested != run.spec.alias:
-            raise BackendNotReady(self.url, f"{run.spec.alias} is served now, not {requested}", _RETRY_SECONDS)
+        if model != run.spec.alias:
+            raise BackendNotReady(self.url, f"{run.spec.alias} is served now, not {model}", _RETRY_SECONDS)
 
     def _remember(self) -> None:
         latest = self._manager.latest

@@ -122,7 +122,12 @@ async def _on_port(
     try:
         on_progress(process.pid, None)
         server = OpenAICompatible(
-            f"http://{_HOST}:{port}", http, api_key=key, health_path="/health", max_response=spec.max_response
+            f"http://{_HOST}:{port}",
+            http,
+            api_key=key,
+            health_path="/health",
+            max_response=spec.max_response,
+            kind=spec.program.kind,
         )
         await wait_until_loaded(
             process,

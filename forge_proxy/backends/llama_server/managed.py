@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 
 from forge_proxy.backends.llama_server.instance import ServerInstance
 from forge_proxy.backends.llama_server.manager import ServerManager
@@ -13,6 +13,8 @@ from forge_proxy.core.errors import BackendError, BackendFault, BackendLost, Bac
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.ports import RawResponse
+from forge_proxy.wire.relay import RawCall
 
 _RETRY_SECONDS = 2
 """Retry-After in seconds: a server that died has usually restarted by then."""
@@ -33,7 +35,7 @@ class ManagedLlama:
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`. Raises `BackendLost`, `BackendNotReady` and `BackendDown` as well."""
         async with self._manager.use() as run:
-            self._refuse_other(run, call)
+            self._refuse_other(run, call.model.served)
             try:
                 async with aclosing(run.server.stream(call)) as chunks:
                     async for chunk in chunks:
@@ -93,8 +95,33 @@ class ManagedLlama:
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""
         async with self._manager.use() as run:
-            self._refuse_other(run, call)
+            self._refuse_other(run, call.model.served)
             return await run.server.count_tokens(call)
+
+    @property
+    def kind(self) -> str:
+        """See `engine.ports.RawRelay`."""
+        return self._manager.status().spec.program.kind
+
+    @asynccontextmanager
+    async def relay(self, call: RawCall) -> AsyncGenerator[RawResponse]:
+        """See `engine.ports.RawRelay`. A request that only reads the state does not wake the server or wait for it."""
+        if call.is_read:
+            status, run = self._manager.status(), self._manager.current
+            if run is None:
+                raise BackendNotReady(self.url, status.state, _RETRY_SECONDS)
+            async with run.server.relay(call) as response:
+                yield response
+            return
+        async with self._manager.use() as run:
+            self._refuse_other(run, call.served)
+            try:
+                async with run.server.relay(call) as response:
+                    yield response
+            except BackendFault as fault:
+                await _raise_if_lost(run, fault)
+                raise
+            run.has_responded = True
 
     async def health(self) -> Health:
         """See `engine.ports.Backend`. Does not wake the server or count as use. Asleep is ok: a request wakes it."""
@@ -109,8 +136,8 @@ class ManagedLlama:
             return Health("down", describe_stopped(status.spec.program.kind))
         return Health("down", status.last_error or status.state)
 
-    def _refuse_other(self, run: ServerInstance, call: ModelCall) -> None:
-        """Raise `BackendNotReady` if this server cannot answer the call. No-op: this backend has one model."""
+    def _refuse_other(self, run: ServerInstance, model: str | None) -> None:
+        """Raise `BackendNotReady` if this server does not serve the model. No-op: this backend has one model."""
 
 
 async def _raise_if_lost(run: ServerInstance, fault: BackendFault) -> None:

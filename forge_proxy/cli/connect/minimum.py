@@ -13,6 +13,7 @@ _FIRST_REQUEST = {
     "claude": 52_870,  # 2.1.329, with a model name that it does not know
     "aider": 3_149,  # 0.86.2, in an empty repository
     "continue": 7_501,  # 1.5.47
+    "cline": 21_798,  # 3.0.65
 }
 """Bytes of the first request of a short task in an empty folder: system prompt, tools and the user's message. Recorded
 between each client and a model server; the user's own instructions and tools are additional.

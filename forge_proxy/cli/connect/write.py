@@ -1,24 +1,22 @@
-"""Merges values into the files of a client, keeps copies of the old files, and restores them."""
+"""Reads and writes the files of a client, keeps copies of the old files, and restores them."""
 
 from __future__ import annotations
 
 import os
 import re
 import tempfile
-import tomllib
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
-from forge_proxy.cli.connect.clients import ClientConfigFile, JsonDict
-from forge_proxy.cli.connect.jsonc import edit_jsonc, read_jsonc
-from forge_proxy.cli.connect.text import as_text, as_toml
+from forge_proxy.cli.connect.merge import merge_text, parse
+from forge_proxy.cli.connect.setups import ClientConfigFile
+from forge_proxy.cli.connect.text import as_text
 from forge_proxy.core.errors import ForgeError
 
-_TABLE = re.compile(r"^\s*\[", re.MULTILINE)
 _COPY = ".before-forge"
 _NO_FILE = "forge-proxy connect --write created the file; --undo removes it.\n"
 """The content of the copy if the file did not exist."""
@@ -38,7 +36,7 @@ def write(file: ClientConfigFile, home: Path) -> tuple[Path, Path | None]:
     path = path_of(file, home)
     with _faults_named(path):
         old = path.read_bytes().decode() if path.exists() else None
-        new = as_text(file) if old is None else _merge_text(file, old)
+        new = as_text(file) if old is None else merge_text(file, old)
         if new == old:
             return path, None
         copy = path.with_name(f"{path.name}{_COPY}{max(_numbers_of_copies(path), default=-1) + 1 or ''}")
@@ -79,6 +77,13 @@ def path_of(file: ClientConfigFile, home: Path) -> Path:
     return next((path for path in names if path.exists() or _numbers_of_copies(path)), names[0])
 
 
+def read_values(file: ClientConfigFile, home: Path) -> tuple[Path, Any]:
+    """Return the path of the file and its values, None if it does not exist. Raises `CannotWrite`."""
+    path = path_of(file, home)
+    with _faults_named(path):
+        return path, parse(file, path.read_bytes().decode()) if path.exists() else None
+
+
 @contextmanager
 def _faults_named(path: Path) -> Generator[None]:
     try:
@@ -90,61 +95,6 @@ def _faults_named(path: Path) -> Generator[None]:
     except (ValueError, yaml.YAMLError) as exc:
         message = " ".join(str(exc).split())
         raise CannotWrite(f"{path}: cannot be merged ({message}); the file is unchanged") from exc
-
-
-def _merge_text(file: ClientConfigFile, old: str) -> str:
-    if file.format == "toml":
-        return _merge_toml(old, file.values)
-    found: Any = yaml.safe_load(old) if file.format == "yaml" else read_jsonc(old)
-    if found is None:
-        found = {}
-    if not isinstance(found, dict):
-        raise ValueError("it is not an object")  # noqa: TRY004  the same type as the errors of the parsers
-    merged = _merge(cast("JsonDict", found), file.values)
-    if merged == found:
-        return old
-    return edit_jsonc(old, merged) if file.format == "json" else as_text(file, merged)
-
-
-def _merge(found: JsonDict, values: JsonDict) -> JsonDict:
-    """Return the old values with the new ones: objects are merged; in lists the entry of the same name is replaced."""
-    merged = dict(found)
-    for key, value in values.items():
-        there = found.get(key)
-        if isinstance(value, dict) and isinstance(there, dict):
-            merged[key] = _merge(cast("JsonDict", there), cast("JsonDict", value))
-        elif isinstance(value, list) and isinstance(there, list):
-            entries, own = cast("list[Any]", there), cast("list[Any]", value)
-            names = [entry["name"] for entry in own]
-            merged[key] = [one for one in entries if not (isinstance(one, dict) and one.get("name") in names)] + own  # pyright: ignore[reportUnknownMemberType]
-        elif key in ("name", "version", "schema", "$schema") and there is not None:
-            continue  # how the user named the file
-        else:
-            merged[key] = value
-    return merged
-
-
-def _merge_toml(old: str, values: JsonDict) -> str:
-    """Return the text with the new keys before its first table and the new tables at its end. Comments stay."""
-    if _merge(found := tomllib.loads(old), values) == found:
-        return old
-    simple = {key: value for key, value in values.items() if not isinstance(value, dict)}
-    first = _TABLE.search(old)
-    head, rest = (old[: first.start()], old[first.start() :]) if first else (old, "")
-    for key in simple:
-        head = re.sub(rf"^\s*{re.escape(key)}\s*=.*\n?", "", head, flags=re.MULTILINE)
-    for table in _tables(values):
-        rest = re.sub(rf"^\s*\[{re.escape(table)}\][^\n]*\n(?:(?!\s*\[)[^\n]*\n?)*", "", rest, flags=re.MULTILINE)
-    tables = as_toml({key: value for key, value in values.items() if key not in simple})
-    merged = f"{as_toml(simple)}{head}{rest.rstrip()}\n\n{tables}".lstrip("\n")
-    tomllib.loads(merged)  # raises if a multi-line key was cut in two
-    return merged
-
-
-def _tables(values: JsonDict) -> list[str]:
-    return [
-        f"{key}.{name}" for key, value in values.items() if isinstance(value, dict) for name in cast("JsonDict", value)
-    ]
 
 
 def _numbers_of_copies(path: Path) -> list[int]:

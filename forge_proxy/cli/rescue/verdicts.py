@@ -54,6 +54,8 @@ def _reason_for(fault: Fault) -> str:
             return "a call to a tool that tool_choice excludes"
         case Fault.BAD_ARGUMENTS:
             return "arguments that violate the tool's schema"
+        case Fault.GRAMMAR:
+            return "a text that does not match the tool's grammar"
         case Fault.UNGROUNDED:
             return "arguments with values that appear nowhere in the conversation"
         case Fault.MALFORMED:

@@ -102,6 +102,10 @@ class Attempt:
         """Return the replies assembled so far, one per choice."""
         return [gate.reply() for gate in self._existing_gates()]
 
+    def matches_grammar(self, extractions: Sequence[Extraction]) -> bool:
+        """Whether a text may have to match the grammar of a tool, which takes long for some grammars."""
+        return any(tool.grammar for tool in self._turn.tools) and any(one.calls for one in extractions)
+
     def judge(self, extractions: Sequence[Extraction]) -> Retry | FinishedAttempt:
         """Return the verdict on the whole attempt, given the extractions from its replies.
 

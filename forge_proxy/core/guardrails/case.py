@@ -60,6 +60,7 @@ class Case:
             added=(*turn.added, *added),
             first_text=turn.first_text or (self.extraction.text if fault is Fault.TEXT else None),
             narrowed=(),
+            mismatched_tool=problem.call.tool if problem and fault is Fault.GRAMMAR else "",
             last_calls=select_deliverable(turn, self.extraction) or turn.last_calls,
         )
         if problem is not None:

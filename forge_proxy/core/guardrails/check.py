@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from forge_proxy.core.chat import Schema
+from forge_proxy.core.chat import Schema, ToolSpec
 from forge_proxy.core.guardrails.arguments.coerce import coerce_args, read_arguments
+from forge_proxy.core.guardrails.grammar_check import CheckedCall, check_grammar, recover_text
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.schema.compiled import check_arguments, find_faults, find_surplus_parameters
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
@@ -17,24 +18,25 @@ from forge_proxy.core.tool_names import resolve_name
 _LONGEST_NAME = 64
 """Maximum characters of a tool's name in the note that its arguments were not checked."""
 _TOO_DEEP = f"arguments: nested more than {MAX_NESTING} levels deep"
-CheckedCall = tuple[ToolCall, tuple[Intervention, ...]]
 
 
-def check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
+def check(turn: Turn, call: ToolCall, *, is_complete: bool = True) -> CheckedCall | Problem:
     """Validate and repair a call. Returns the call to deliver with its repairs, or the problem.
+
+    `is_complete` is whether the model wrote the arguments to their end, rather than a repair.
 
     The arguments' text stays as the model wrote it unless a value had to be repaired. Arguments that are nested too
     deeply are a fault, because the client could not send them in later turns of the conversation.
     """
     if is_nested_too_deeply(call.arguments):
         return Problem(Fault.MALFORMED, call, (_TOO_DEEP,))
-    checked = _check(turn, call)
+    checked = _check(turn, call, is_complete=is_complete)
     if not isinstance(checked, Problem) and is_nested_too_deeply(checked[0].arguments):
         return Problem(Fault.MALFORMED, call, (_TOO_DEEP,))
     return checked
 
 
-def _check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
+def _check(turn: Turn, call: ToolCall, *, is_complete: bool) -> CheckedCall | Problem:
     name = resolve_name(call.tool, turn.known_names)
     tool = turn.tool(name) if name else None
     if tool is None:
@@ -47,6 +49,17 @@ def _check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
     call = replace(call, tool=tool.name)
     if tool is not turn.respond and not turn.choice.allows(tool.name):
         return Problem(Fault.NOT_ALLOWED, call)
+    checked = _check_arguments(tool, call)
+    if tool.grammar is not None:
+        if isinstance(checked, Problem):
+            checked = recover_text(tool.grammar, call) or checked
+        else:
+            checked = check_grammar(tool.grammar, *checked, is_complete=is_complete)
+    return checked if isinstance(checked, Problem) else (checked[0], interventions + checked[1])
+
+
+def _check_arguments(tool: ToolSpec, call: ToolCall) -> CheckedCall | Problem:
+    interventions: tuple[Intervention, ...] = ()
     strict = call.args()
     args = strict if strict is not None else read_arguments(call.arguments or "{}")
     if args is None:

@@ -28,8 +28,10 @@ def judge_calls(case: Case, message: str | None) -> Verdict:
     valid: list[ToolCall] = []
     problems: list[Problem] = []
     interventions: list[Intervention] = []
+    repaired = {one.tool for one in extraction.interventions if one.kind is Outcome.REPAIRED}
     for call in extraction.calls:
-        checked = check(turn, call) if turn.policy.enabled.validate_calls else (call, ())
+        is_complete = call.tool not in repaired
+        checked = check(turn, call, is_complete=is_complete) if turn.policy.enabled.validate_calls else (call, ())
         if isinstance(checked, Problem):
             problems.append(checked)
         else:

@@ -47,7 +47,7 @@ _TYPE = "(?:string|integer|number|boolean|array|object|null)"
 _STATED = re.compile(
     rf"(?P<place>`[^`]*`(?:, `[^`]*`)*|arguments)(?::? )"
     rf"(?P<rule>required, missing|no such parameter|are not a JSON object|nested more than \d+ levels deep"
-    rf"|not in the conversation"
+    rf"|not in the conversation|does not match the grammar"
     rf"|expected {_TYPE}(?: or {_TYPE})*(?=, got|\Z))?"
 )
 """The part of a reason that contains no value written by the model."""

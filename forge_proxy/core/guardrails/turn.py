@@ -32,6 +32,8 @@ class Fault(StrEnum):
     """An offered tool that `tool_choice` excludes."""
     BAD_ARGUMENTS = "bad_arguments"
     """The arguments do not satisfy the tool's schema."""
+    GRAMMAR = "grammar"
+    """The text of a tool with a grammar does not match it."""
     UNGROUNDED = "ungrounded"
     """Arguments whose values appear nowhere in the conversation."""
     MALFORMED = "malformed"
@@ -51,7 +53,14 @@ class Fault(StrEnum):
 
 
 INVALID_CALL = frozenset(
-    {Fault.UNKNOWN_TOOL, Fault.NOT_ALLOWED, Fault.BAD_ARGUMENTS, Fault.MALFORMED, Fault.UNREADABLE}
+    {
+        Fault.UNKNOWN_TOOL,
+        Fault.NOT_ALLOWED,
+        Fault.BAD_ARGUMENTS,
+        Fault.GRAMMAR,
+        Fault.MALFORMED,
+        Fault.UNREADABLE,
+    }
 )
 """The faults of a response whose call cannot be delivered."""
 
@@ -113,6 +122,8 @@ class Turn:
     heuristics: ActiveHeuristics = NO_HEURISTICS
     valid_calls: tuple[ToolCall, ...] = ()
     """The valid calls that a heuristic retried. They are delivered if no retry returns anything better."""
+    mismatched_tool: str = ""
+    """The tool whose text did not match its grammar in the attempt before; empty if none."""
     narrowed: tuple[ToolSpec, ...] = ()
     """The tools to which the model server limits this attempt after a repeated call; empty for no limit."""
 
@@ -175,6 +186,12 @@ class Turn:
             return ()
         tools = tuple(tool for tool in self.tools if self.choice.allows(tool.name))
         return (*tools, self.respond) if self.respond else tools
+
+    @property
+    def constrained_text(self) -> ToolSpec | None:
+        """The tool to whose grammar constrained decoding limits this attempt, if the model server can."""
+        tool = self.tool(self.mismatched_tool) if self.mismatched_tool and self.constrained_tools else None
+        return tool if tool and tool.grammar else None
 
     @property
     def may_be_constrained(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tests.harness import mistakes
 from tests.harness.fault import Fault
-from tests.harness.faults import calls, finish, status, stream, transport
+from tests.harness.faults import calls, finish, patches, status, stream, transport
 
 GROUPS: Mapping[str, tuple[Fault, ...]] = {
     "mistakes": mistakes.FAULTS,
@@ -15,5 +15,6 @@ GROUPS: Mapping[str, tuple[Fault, ...]] = {
     "finish": finish.FAULTS,
     "calls": calls.FAULTS,
     "status": status.FAULTS,
+    "patches": patches.FAULTS,
 }
 FAULTS: Mapping[str, Fault] = {fault.name: fault for group in GROUPS.values() for fault in group}

@@ -6,6 +6,7 @@ from forge_proxy.core.chat import ModelCall, ToolSpec
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 from forge_proxy.core.simplify_schema import simplify_schema
+from forge_proxy.wire.backends.openai.gbnf import write_call_grammar
 from forge_proxy.wire.backends.openai.reasoning import read_think
 from forge_proxy.wire.backends.openai.roles import adapt_roles, filter_reasoning
 from forge_proxy.wire.backends.openai.tools_in_prompt import embed_tools, render_tools
@@ -105,8 +106,8 @@ def conversation(call: ModelCall) -> list[Json]:
 def _require_call(call: ModelCall) -> dict[str, Json]:
     """Return the fields that limit a server to a call of one of the required tools.
 
-    With the constraint `schema` the call is the text of the response. The tools stay in the request, so that the prompt
-    prefix stays cached; `none` disables the server's own grammar for calls.
+    With the constraints `grammar` and `schema` the call is the text of the response. The tools stay in the request, so
+    that the prompt prefix stays cached; `none` disables the server's own grammar for calls.
     """
     is_required = call.request.tool_choice.mode == "required"
     match call.constraint:
@@ -114,13 +115,15 @@ def _require_call(call: ModelCall) -> dict[str, Json]:
             return {}
         case "tool_choice":
             return {} if is_required else {"tool_choice": "required"}
-        case "schema":
+        case "grammar" | "schema":
             pass
-    schema: Json = {"name": "tool_call", "strict": True, "schema": call_schema(call.required_tools)}
-    fields: dict[str, Json] = {
-        "tool_choice": "none",
-        "response_format": {"type": "json_schema", "json_schema": schema},
-    }
+    grammar = write_call_grammar(call.grammar_tool) if call.constraint == "grammar" and call.grammar_tool else None
+    fields: dict[str, Json] = {"tool_choice": "none"}
+    if grammar is not None:
+        fields |= {"grammar": grammar, "response_format": {"type": "text"}}
+    else:
+        schema: Json = {"name": "tool_call", "strict": True, "schema": call_schema(call.required_tools)}
+        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
     if call.dialect.llama_cpp and is_required:  # otherwise the call may be in the reasoning before the JSON
         fields["reasoning_format"] = "none"
     return fields

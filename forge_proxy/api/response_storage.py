@@ -1,0 +1,210 @@
+"""Stored responses: what requests refer to is read before they are decoded, and responses are saved before they end."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import orjson
+
+from forge_proxy.api.streaming import StreamEncoder
+from forge_proxy.api.surface import DecodedRequest
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.store_errors import StoreUnavailable
+from forge_proxy.core.stored_responses import PreviousResponseNotFound, ResponseNotFound, StoredItem, StoredResponse
+from forge_proxy.engine.shielded_tasks import ShieldedTasks
+from forge_proxy.wire.clients.collector import ResponseCollector
+from forge_proxy.wire.clients.responses.encoder import DecodedResponsesRequest, ResponsesEncoder
+from forge_proxy.wire.clients.responses.input_items import listed_items
+from forge_proxy.wire.clients.responses.request import decode_request, read_links, reject_links, wants_storing
+from forge_proxy.wire.clients.responses.stored_items import find_references, number_items, resolve_references
+
+MAX_STORED = 16 * 1024 * 1024
+"""Bytes of one response with its input. A larger one is delivered, but not stored."""
+MAX_CONVERSATION = 64 * 1024 * 1024
+"""Bytes of the responses that a request may continue."""
+_DAY = 24 * 3600
+_LOG = logging.getLogger("forge_proxy.api")
+
+
+class ResponseStore(Protocol):
+    """Stores responses. `store/responses.py` has one for SQLite and PostgreSQL.
+
+    All methods raise `StoreUnavailable`. Responses of other owners and expired ones are as if they did not exist.
+    """
+
+    async def save(self, response: StoredResponse, items: Sequence[StoredItem]) -> None:
+        """Store a response, and keep those that it continues as long. Deletes what has expired."""
+        ...
+
+    async def get(self, response_id: str, owner: str, now: float) -> StoredResponse:
+        """Return a response. Raises `ResponseNotFound`."""
+        ...
+
+    async def delete(self, response_id: str, owner: str, now: float) -> None:
+        """Delete a response with its items. Raises `ResponseNotFound`."""
+        ...
+
+    async def chain(self, response_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
+        """Return the items of a response and of all that it continues, oldest first.
+
+        Raises `ResponseNotFound` if one is missing, or `InvalidRequest` if they have more than `limit` bytes.
+        """
+        ...
+
+    async def conversation(self, conversation_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
+        """Return the items of a conversation, oldest first; none if it has none. Raises `InvalidRequest`, too."""
+        ...
+
+    async def input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
+        """Return a response's own input items. Raises `ResponseNotFound`."""
+        ...
+
+    async def items(self, ids: Sequence[str], owner: str, now: float) -> Mapping[str, StoredItem]:
+        """Return those of these items that are stored."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRetention:
+    """Which responses are stored, and for how many days."""
+
+    days: int = 30
+    is_default: bool = False
+    """Whether responses are stored unless the request has `store: false`, as OpenAI's are."""
+
+
+class ResponseStorage:
+    """The stored responses of a daemon (`api.surface.SurfaceStorage`). `now` returns the seconds since 1970.
+
+    Without `open_store`, none are stored.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Awaitable[ResponseStore]] | None,
+        now: Callable[[], float],
+        retention: ResponseRetention = ResponseRetention(),
+    ) -> None:
+        self._open_store = open_store
+        self._now = now
+        self._retention = retention
+        self._tasks = ShieldedTasks()
+        """A client that disconnects cancels no store operation, which would discard the connection."""
+
+    async def decode(self, body: JsonObject, owner: str) -> DecodedResponsesRequest:
+        """Decode a request of `owner` together with what it refers to. Raises `InvalidRequest`."""
+        response_id = f"resp_{secrets.token_hex(16)}"
+        is_stored = self._open_store is not None and wants_storing(body, default=self._retention.is_default)
+        if is_stored:
+            await self._store()  # raises before the model has worked for it
+        body, context = await self._resolve(body, owner)
+        converted = decode_request(body, context, is_stored=is_stored)
+        return DecodedResponsesRequest(converted, response_id, owner)
+
+    async def save(self, decoded: DecodedRequest, encoder: StreamEncoder) -> None:
+        """Store a streamed response before its last event is sent. If that fails, the response says so."""
+        assert isinstance(decoded, DecodedResponsesRequest)  # noqa: S101  # `decode` returned it
+        assert isinstance(encoder, ResponsesEncoder)  # noqa: S101
+        if encoder.store:
+            encoder.close()
+            encoder.store = await self._save(decoded, encoder)
+
+    async def encode_response(
+        self, decoded: DecodedRequest, response: ResponseCollector, request_id: str, created: int
+    ) -> bytes:
+        """Encode a response that is not streamed, and store it."""
+        assert isinstance(decoded, DecodedResponsesRequest)  # noqa: S101
+        encoder = decoded.whole_encoder(response, request_id, created)
+        await self.save(decoded, encoder)
+        return encoder.response()
+
+    async def get(self, response_id: str, owner: str) -> bytes:
+        """Return a stored response as JSON. Raises `ResponseNotFound`."""
+        store = await self._store_with(response_id)
+        stored = await self._tasks.run(store.get(response_id, owner, self._now()))
+        return stored.document.encode()
+
+    async def delete(self, response_id: str, owner: str) -> None:
+        """Delete a stored response. Raises `ResponseNotFound`."""
+        store = await self._store_with(response_id)
+        await self._tasks.run(store.delete(response_id, owner, self._now()))
+
+    async def input_items(self, response_id: str, owner: str) -> list[JsonObject]:
+        """Return the items that a stored response answers: of all that it continues, then its own input.
+
+        Raises `ResponseNotFound`.
+        """
+        store, now = await self._store_with(response_id), self._now()
+        stored = await self._tasks.run(store.get(response_id, owner, now))
+        earlier: Sequence[StoredItem] = ()
+        if stored.previous_id is not None:
+            earlier = await self._tasks.run(store.chain(stored.previous_id, owner, now, MAX_CONVERSATION))
+        return _parse([*earlier, *await self._tasks.run(store.input(response_id, owner, now))])
+
+    async def _resolve(self, body: JsonObject, owner: str) -> tuple[JsonObject, Sequence[JsonObject]]:
+        previous, conversation = read_links(body)
+        references = find_references(body)
+        if previous is None and conversation is None and not references:
+            return body, ()
+        if self._open_store is None:
+            reject_links(previous, conversation)
+            return resolve_references(body, {}), ()
+        store, now = await self._store(), self._now()
+        if references:
+            found = await self._tasks.run(store.items(references, owner, now))
+            body = resolve_references(body, {name: orjson.loads(item.data) for name, item in found.items()})
+        if conversation is not None:
+            found_items = await self._tasks.run(store.conversation(conversation, owner, now, MAX_CONVERSATION))
+            return body, _parse(found_items)
+        if previous is None:
+            return body, ()
+        try:
+            return body, _parse(await self._tasks.run(store.chain(previous, owner, now, MAX_CONVERSATION)))
+        except ResponseNotFound as error:
+            raise PreviousResponseNotFound(previous) from error
+
+    async def _save(self, decoded: DecodedResponsesRequest, encoder: ResponsesEncoder) -> bool:
+        """Return whether a complete response was stored. The client has it in any case."""
+        body, now = decoded.converted.body, self._now()
+        previous, conversation = read_links(body)
+        own = number_items(listed_items(body.get("input")), encoder.response_id.removeprefix("resp_"))
+        items = [
+            *(StoredItem(str(item.get("id")), "input", orjson.dumps(item).decode()) for item in own),
+            *(StoredItem(str(item.get("id")), "output", orjson.dumps(item).decode()) for item in encoder.output),
+        ]
+        document = encoder.response().decode()
+        size = len(document) + sum(len(item.data) for item in items)
+        if size > MAX_STORED:
+            return _report_unsaved(encoder, f"it has {size} bytes; at most {MAX_STORED} are stored")
+        expires = now + self._retention.days * _DAY
+        response = StoredResponse(encoder.response_id, decoded.owner, now, expires, document, previous, conversation)
+        try:
+            store = await self._store()
+            await self._tasks.run(store.save(response, items))
+        except StoreUnavailable as error:
+            return _report_unsaved(encoder, error.summary)
+        return True
+
+    async def _store_with(self, response_id: str) -> ResponseStore:
+        if self._open_store is None:
+            raise ResponseNotFound(response_id)
+        return await self._open_store()
+
+    async def _store(self) -> ResponseStore:
+        if self._open_store is None:
+            raise StoreUnavailable("responses are not stored here")
+        return await self._open_store()
+
+
+def _parse(items: Sequence[StoredItem]) -> list[JsonObject]:
+    return [orjson.loads(item.data) for item in items]
+
+
+def _report_unsaved(encoder: ResponsesEncoder, reason: str) -> bool:
+    fields = {"event": "response not stored", "response": encoder.response_id, "reason": reason}
+    _LOG.warning("response not stored: %s", reason, extra={"log_fields": fields})
+    return False

@@ -1,0 +1,118 @@
+"""OpenAI's Responses API: `POST /v1/responses` for the engine, and the routes for stored responses and token counts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from forge_proxy.api.bodies import LargeBodies
+from forge_proxy.api.endpoint import read_json
+from forge_proxy.api.error_responses import error_response
+from forge_proxy.api.identity import owner_of, request_id_of
+from forge_proxy.api.response_storage import ResponseStorage
+from forge_proxy.api.responses_openapi import PATHS, SCHEMAS
+from forge_proxy.api.streaming import StreamErrorPolicy
+from forge_proxy.api.surface import Surface
+from forge_proxy.core.errors import ForgeError, InvalidRequest
+from forge_proxy.core.stored_responses import NotCancellable
+from forge_proxy.engine.answer import Engine
+from forge_proxy.wire.clients.responses.encoder import DecodedResponsesRequest
+from forge_proxy.wire.clients.responses.errors import encode_error
+from forge_proxy.wire.clients.responses.stored_items import list_items
+
+_MAX_PAGE = 100
+_PAGE = 20
+
+RESPONSES = Surface(
+    routes=("/v1/responses", "/responses"),
+    prefixes=("/v1/responses", "/responses"),
+    decode_request=DecodedResponsesRequest.decode,
+    encode_error=encode_error,
+    # Codex recognizes a full context only by this code in a `response.failed` event, and retries no 429.
+    stream_errors=StreamErrorPolicy(has_event=True, codes=frozenset({"context_length_exceeded"}), agents=("codex",)),
+    openapi_paths=PATHS,
+    openapi_schemas=SCHEMAS,
+)
+
+
+class ResponseEndpoints:
+    """The endpoints for stored responses and for the size of a prompt."""
+
+    def __init__(self, storage: ResponseStorage, engine: Engine, large_bodies: LargeBodies) -> None:
+        self._storage = storage
+        self._engine = engine
+        self._large_bodies = large_bodies
+
+    def add_routes(self, app: FastAPI) -> None:
+        """Add the routes, with and without `/v1`."""
+        for path in RESPONSES.routes:
+            app.add_route(f"{path}/input_tokens", self.count_input, methods=["POST"])
+            app.add_route(f"{path}/{{id}}", self.get, methods=["GET"])
+            app.add_route(f"{path}/{{id}}", self.delete, methods=["DELETE"])
+            app.add_route(f"{path}/{{id}}/input_items", self.list_input, methods=["GET"])
+            app.add_route(f"{path}/{{id}}/cancel", self.cancel, methods=["POST"])
+
+    async def count_input(self, request: Request) -> Response:
+        """Return the number of tokens of a request's prompt; estimated if the model server cannot count."""
+        headers = {"x-request-id": request_id_of(request)}
+        try:
+            body, _ = await read_json(request, self._large_bodies)
+            decoded = await self._storage.decode({**body, "stream": False, "store": False}, owner_of(request))
+            size = await self._engine.measure(decoded.chat)
+        except ForgeError as error:
+            return error_response(error, request.scope, headers)
+        headers |= {} if size.exact else {"x-forge-interventions": "estimated the tokens of the prompt"}
+        return JSONResponse({"object": "response.input_tokens", "input_tokens": size.tokens}, headers=headers)
+
+    async def get(self, request: Request) -> Response:
+        """Return a stored response."""
+        headers = {"x-request-id": request_id_of(request)}
+        try:
+            if request.query_params.get("stream") == "true":
+                raise InvalidRequest("stream", "only responses made with `background: true` can be streamed again")
+            document = await self._storage.get(request.path_params["id"], owner_of(request))
+        except ForgeError as error:
+            return error_response(error, request.scope, headers)
+        return Response(document, media_type="application/json", headers=headers)
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a stored response."""
+        headers, response_id = {"x-request-id": request_id_of(request)}, request.path_params["id"]
+        try:
+            await self._storage.delete(response_id, owner_of(request))
+        except ForgeError as error:
+            return error_response(error, request.scope, headers)
+        return JSONResponse({"id": response_id, "object": "response", "deleted": True}, headers=headers)
+
+    async def list_input(self, request: Request) -> Response:
+        """List the items that a stored response answers, newest first unless `order=asc`."""
+        headers = {"x-request-id": request_id_of(request)}
+        try:
+            limit, order = _page_of(request)
+            items = await self._storage.input_items(request.path_params["id"], owner_of(request))
+            after = request.query_params.get("after")
+            page = list_items(items, after=after, limit=limit, newest_first=order == "desc")
+        except ForgeError as error:
+            return error_response(error, request.scope, headers)
+        return JSONResponse(page, headers=headers)
+
+    async def cancel(self, request: Request) -> Response:
+        """Reject a cancellation: no response is made in the background yet."""
+        headers = {"x-request-id": request_id_of(request)}
+        try:
+            await self._storage.get(request.path_params["id"], owner_of(request))
+            raise NotCancellable
+        except ForgeError as error:
+            return error_response(error, request.scope, headers)
+
+
+def _page_of(request: Request) -> tuple[int, Literal["asc", "desc"]]:
+    limit, order = request.query_params.get("limit", str(_PAGE)), request.query_params.get("order", "desc")
+    if not (limit.isdecimal() and limit.isascii() and 1 <= int(limit[:9]) <= _MAX_PAGE):
+        raise InvalidRequest("limit", f"expected an integer from 1 to {_MAX_PAGE}")
+    if order not in ("asc", "desc"):
+        raise InvalidRequest("order", "expected asc or desc")
+    return int(limit), order

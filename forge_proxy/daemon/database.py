@@ -1,0 +1,67 @@
+"""The daemon's one database, for runs and stored responses. It is opened when one of them first needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from forge_proxy.api.response_storage import ResponseRetention, ResponseStorage, ResponseStore
+from forge_proxy.settings import Settings
+
+if TYPE_CHECKING:  # importing SQLAlchemy and Alembic takes most of a second
+    from forge_proxy.store.database import Database
+
+
+class SharedDatabase:
+    """Opens the database at a URL once. A failed attempt is repeated by the next caller."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._opening: asyncio.Task[Database] | None = None
+
+    async def get(self) -> Database:
+        """Return the open database. Raises `StoreUnavailable`."""
+        if self._opening is None or (self._opening.done() and not _has_succeeded(self._opening)):
+            self._opening = asyncio.create_task(self._open())
+        return await asyncio.shield(self._opening)  # several may wait for it, and some of them give up
+
+    async def close(self) -> None:
+        """Close the database if it is open."""
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+            if _has_succeeded(self._opening):
+                await self._opening.result().close()
+
+    async def _open(self) -> Database:
+        module = await asyncio.to_thread(import_module, "forge_proxy.store.database")
+        return await module.open_database(self._url)
+
+
+@asynccontextmanager
+async def shared_database(url: str) -> AsyncGenerator[SharedDatabase]:
+    """Close the database at the end."""
+    database = SharedDatabase(url)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+def build_response_storage(settings: Settings, database: SharedDatabase) -> ResponseStorage:
+    """Return the stored responses of a daemon, by the settings in `store`."""
+
+    async def open_store() -> ResponseStore:
+        opened = await database.get()
+        return import_module("forge_proxy.store.responses").ResponseRepository(opened)
+
+    store = settings.store
+    retention = ResponseRetention(store.response_days, is_default=store.responses == "always")
+    return ResponseStorage(None if store.responses == "never" else open_store, time.time, retention)
+
+
+def _has_succeeded(opening: asyncio.Task[Database]) -> bool:
+    return opening.done() and not opening.cancelled() and opening.exception() is None

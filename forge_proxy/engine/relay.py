@@ -1,0 +1,72 @@
+"""Relays requests that only the model server interprets: with a slot of the queue, and with the names of the models."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from forge_proxy.core.errors import ForgeError, RouteNotSupported
+from forge_proxy.core.guardrails import Outcome
+from forge_proxy.core.guardrails.report import Report
+from forge_proxy.engine.admission import Admission
+from forge_proxy.engine.events import RequestAbandoned, RequestAnswered, RequestFailed
+from forge_proxy.engine.models import Models
+from forge_proxy.engine.ports import Backend, Clock, Observer, RawRelay, RawResponse
+from forge_proxy.wire.relay import RawCall
+
+
+class RequestRelay:
+    """Relays requests to one backend. They share the slots of all other requests."""
+
+    def __init__(self, backend: Backend, admission: Admission, models: Models, clock: Clock, observe: Observer) -> None:
+        self._backend = backend
+        self._admission = admission
+        self._models = models
+        self._clock = clock
+        self._observe = observe
+
+    @property
+    def kind(self) -> str:
+        """The kind of model server, such as `ollama`."""
+        return self._backend.kind if isinstance(self._backend, RawRelay) else type(self._backend).__name__
+
+    @property
+    def url(self) -> str:
+        """The address of the model server, for messages."""
+        return self._backend.url
+
+    @asynccontextmanager
+    async def open(self, call: RawCall, *, request_id: str, client: str = "") -> AsyncGenerator[RawResponse]:
+        """Send a request and yield the response. A call that runs a model has a slot until the block ends.
+
+        Raises `Overloaded`, `UnknownModel`, `RouteNotSupported` or a `BackendFault`.
+        """
+        began, slot = self._clock.now(), self._admission.slot(client)
+        done, model = False, call.body.model
+        try:
+            async with AsyncExitStack() as stack:
+                if call.runs_model:
+                    slot.model = self._models.resolve_cached(model).served or ""
+                    await stack.enter_async_context(slot)
+                    call = call.for_model((await self._models.resolve(model)).served)
+                yield await stack.enter_async_context(self._relay_of(call).relay(call))
+            done = True
+            elapsed = self._clock.now() - began
+            self._observe(RequestAnswered(request_id, model, Report(Outcome.PASSTHROUGH), elapsed, slot.queued))
+        except ForgeError as error:
+            done = True
+            self._observe(RequestFailed(request_id, model, error.summary, self._clock.now() - began, slot.queued))
+            raise
+        finally:
+            if not done:
+                self._observe(RequestAbandoned(request_id, self._clock.now() - began, slot.queued))
+
+    async def load(self, model: str | None, *, client: str = "") -> None:
+        """Wait until the model is loaded. Raises like `open`."""
+        async with self._admission.slot(client, self._models.resolve_cached(model).served or ""):
+            await self._models.resolve(model)
+
+    def _relay_of(self, call: RawCall) -> RawRelay:
+        if not isinstance(self._backend, RawRelay):
+            raise RouteNotSupported(self.url, self.kind, call.method, call.route)
+        return self._backend

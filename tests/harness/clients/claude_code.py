@@ -1,0 +1,23 @@
+"""Claude Code, by the configuration that `connect claude` writes; it speaks only the Messages API."""
+
+from __future__ import annotations
+
+from tests.harness.client import Client, Place, connected
+from tests.harness.packages import Npm
+from tests.harness.running import Command
+
+_PACKAGE = Npm("claude", "@anthropic-ai/claude-code")
+_OFF = (
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+    "DISABLE_AUTOUPDATER",
+    "DISABLE_ERROR_REPORTING",
+)
+
+
+def _start(place: Place) -> Command:
+    connected("claude", place)
+    words = (_PACKAGE.command, "-p", "--allowedTools", "Read,Write", "--", place.prompt)
+    return Command(words, {"PATH": _PACKAGE.path, **dict.fromkeys(_OFF, "1")})
+
+
+ROWS = (Client("claude-code", _PACKAGE, _start, is_served_directly=False),)

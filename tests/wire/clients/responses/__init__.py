@@ -1,0 +1,1 @@
+"""Tests of the codec of the Responses API."""
