@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tests.transcripts.exchange import Exchange
+from tests.transcripts.messages import message_exchanges
 from tests.transcripts.replies import NATIVE, PLAIN, SEQUENCES, openai_replies, recorded_replies
 from tests.transcripts.responses import response_exchanges
 from tests.transcripts.server import Reply
@@ -281,4 +282,5 @@ TRANSCRIPTS = (
     _runs(),
     _access(),
     Transcript("responses", tuple(response_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
+    Transcript("messages", tuple(message_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
 )

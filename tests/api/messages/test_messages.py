@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.guardrails import GuardPolicy
-from tests.api.messages.world import GUARDED, MESSAGES, PARIS, PLAIN, USER, WEATHER, assemble, send
+from tests.api.messages.world import GUARDED, MESSAGES, PARIS, PLAIN, USER, WEATHER, send
+from tests.fakes.message_events import assemble
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict
 
