@@ -230,3 +230,12 @@ async def test_a_refusal_is_text() -> None:
 
     assert answer.message["content"] == [{"type": "text", "text": "I cannot."}]
     assert answer.message["stop_reason"] == "refusal"
+
+
+async def test_reasoning_that_anthropics_api_signed_is_not_sent_to_another_server() -> None:
+    signed = {"type": "thinking", "thinking": "Hm.", "signature": "EqQBCgIYAhIM"}
+    history = [USER, {"role": "assistant", "content": [signed, {"type": "text", "text": "Yes."}]}, USER]
+
+    answer = await send([Said(text="Yes.")], {**PLAIN, "messages": history})
+
+    assert answer.asked[0]["messages"][1] == {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}
