@@ -7,6 +7,7 @@ server receives a field that it does not know.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
@@ -44,7 +45,7 @@ def decode_request(body: JsonObject) -> ChatRequest:
     chat: dict[str, Json] = {"messages": messages} if "messages" in body else {}
     if (model := fields.read_optional_text(body, "model")) is not None:
         chat["model"] = model
-    tools = decode_tools(body, find_named_tools(listed), dropped)
+    tools = decode_tools(body, partial(find_named_tools, listed), dropped)
     if tools:
         chat["tools"] = [*tools]
     chat |= decode_tool_choice(body, tools)

@@ -51,6 +51,14 @@ def tool_message(content: str) -> JsonDict:
     return {"role": "tool", "tool_call_id": "toolu_1", "content": content}
 
 
+def nested(levels: int) -> JsonDict:
+    """An object of so many levels."""
+    value: JsonDict = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
 @pytest.mark.parametrize(
     ("sent", "received"),
     [
@@ -358,6 +366,7 @@ def test_no_more_than_a_few_dozen_parts_are_reported() -> None:
         ({"messages": [USER], "output_config": {"effort": "x"}}, "output_config.effort"),
         ({"messages": [USER], "output_config": {"format": {"type": "text"}}}, "output_config.format"),
         ({"messages": [USER], "output_config": 3}, "output_config"),
+        ({"messages": [assistant({**CALL, "input": nested(300)})]}, "messages[0].content[0].input"),
         ({"messages": [USER], "thread": {"type": "create"}}, "thread"),
     ],
 )
@@ -376,3 +385,18 @@ def test_a_damaged_signature_of_our_own_has_no_content(damaged: str) -> None:
 
     assert chat.messages[1] == {"role": "assistant", "content": "Yes."}
     assert json.dumps(chat.body)
+
+
+def test_blocks_in_blocks_are_read_to_the_depth_that_the_api_has() -> None:
+    found: JsonDict = text("words")
+    for _ in range(900):
+        found = {"type": "search_result", "title": "T", "source": "s", "content": [found]}
+    marked: JsonDict = text("a", cache_control={"type": "ephemeral"})
+    for _ in range(900):
+        marked = {"type": "tool_result", "content": [marked]}
+
+    chat = decode_request({"messages": [user(found)], "system": [{**text("s"), "content": [marked]}]})
+
+    assert chat.messages[1]["content"] == "T\ns\n"
+    assert chat.dropped == ("messages[0].content[0].content[0]: search_result blocks are not supported",)
+    assert chat.anthropic == {}
