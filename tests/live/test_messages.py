@@ -66,10 +66,8 @@ def test_each_turn_of_claude_code_begins_with_what_was_read_before(client: anthr
         prompts.append(usage.input_tokens + cached[-1])
         assert begun == prompts[-1]
         result: Any = {"type": "tool_result", "tool_use_id": block.id, "content": "weather: sunny"}
-        messages += [
-            {"role": "assistant", "content": message.content},
-            {"role": "user", "content": [result]},
-        ]
+        messages.append({"role": "assistant", "content": message.content})
+        messages.append({"role": "user", "content": [result]})
 
     assert all(now >= before for now, before in zip(cached[1:], prompts, strict=False))
 
