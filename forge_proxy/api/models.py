@@ -22,12 +22,16 @@ class ModelList:
         self._budgets = budgets
 
     async def all(self, request: Request) -> Response:
-        """List the models, each with its context budget as its window if known."""
+        """List the models, each with its context budget as its window if known.
+
+        Codex sends its version with the request, and reads another list than all other clients.
+        """
         headers = {"x-request-id": request_id_of(request)}
         try:
             cards = await self._budgets.advertise(await self._models.list())
-            encode = messages_models.encode_models if _is_for_anthropic(request) else encode_models
-            return JSONResponse(encode(cards), headers=headers)
+            if _is_for_anthropic(request):
+                return JSONResponse(messages_models.encode_models(cards), headers=headers)
+            return JSONResponse(encode_models(cards, codex="client_version" in request.query_params), headers=headers)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
 

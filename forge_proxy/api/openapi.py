@@ -104,7 +104,15 @@ def array(description: str, items: dict[str, Any]) -> dict[str, Any]:
 
 
 _WINDOW = "The context window in tokens."
+_TEXT_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 SCHEMAS: dict[str, Any] = {
+    "ErrorBody": object_schema(
+        "An error in OpenAI's format.", ["error"], error={"$ref": "#/components/schemas/ErrorDetail"},
+    ),
+    "ErrorDetail": object_schema(
+        "The error.", ["message", "type", "param", "code"], message=string(""), type=string(""),
+        param={**_TEXT_OR_NULL, "description": "The field that is wrong."}, code=_TEXT_OR_NULL,
+    ),
     "Model": object_schema(
         "A model. Its context window (the budget) is in each of the fields that clients read.", ["id", "object"],
         id=string(""), object=string("", "model"), created=integer(""), owned_by=string(""),
@@ -115,6 +123,7 @@ SCHEMAS: dict[str, Any] = {
     "ModelList": object_schema(
         "The models that are served.", ["object", "data"],
         object=string("", "list"), data={"type": "array", "items": {"$ref": "#/components/schemas/Model"}},
+        models=array("The model catalog that Codex reads, with `client_version` only.", {"type": "object"}),
     ),
     "Home": object_schema(
         "The daemon: name, version, state and links.", ["name", "version", "status", "links"],
@@ -139,6 +148,8 @@ PATHS: dict[str, Any] = {
     "/v1/models": _get(
         "list_models", "List the models", {"200": json_response("ModelList", "The models."), **_MODEL_ERRORS},
         "models",
+        [{"name": "client_version", "in": "query", "required": False, "schema": {"type": "string"},
+          "description": "The version of Codex, which sends it. The response then contains `models` as well."}],
     ),
     "/v1/models/{id}": _get(
         "get_model", "Show one model",

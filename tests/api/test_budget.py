@@ -63,3 +63,13 @@ async def test_the_model_list_has_the_budget_in_every_field_that_clients_read() 
     assert entry == one
     assert [entry[key] for key in ("max_model_len", "context_length", "max_context")] == [1000] * 3
     assert entry["meta"]["n_ctx"] == 1000
+
+
+async def test_codex_receives_a_catalog_with_the_budget_beside_the_same_list() -> None:
+    async with daemon(SMALL) as (client, _):
+        plain = (await client.get("/v1/models")).json()
+        listed = (await client.get("/v1/models?client_version=0.169.0")).json()
+
+    (model,) = listed.pop("models")
+    assert listed == plain
+    assert (model["slug"], model["context_window"]) == ("scripted", 1000)

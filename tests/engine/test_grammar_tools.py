@@ -19,7 +19,7 @@ from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
-from forge_proxy.engine.events import Event, ToolsUnvalidated
+from forge_proxy.engine.events import AttemptRetried, Event, ToolsUnvalidated
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.core.tool_grammars.grammars import APPLY_PATCH, INPUT
 from tests.fakes.says import Said
@@ -135,7 +135,7 @@ async def test_what_does_not_match_is_retried_with_the_line_and_what_was_expecte
 async def test_the_log_of_a_retry_contains_no_part_of_the_text() -> None:
     done = await ask([calling(WRONG), calling(PATCH)])
 
-    reasons = [event.reason for event in done.heard if hasattr(event, "reason")]
+    reasons = [event.reason for event in done.heard if isinstance(event, AttemptRetried)]
     assert reasons == ["`input`: does not match the grammar"]
 
 

@@ -6,27 +6,26 @@ from forge_proxy.core.chat import ToolGrammar, ToolSpec
 from forge_proxy.core.jsontypes import JsonObject
 
 PATCH = r"""
-start: begin_patch hunk+ end_patch
-begin_patch: "*** Begin Patch" LF
-end_patch: "*** End Patch" LF?
+start: opening file+ closing
+opening: "*** Begin Patch" LF
+closing: "*** End Patch" LF?
 
-hunk: add_hunk | delete_hunk | update_hunk
-add_hunk: "*** Add File: " filename LF add_line+
-delete_hunk: "*** Delete File: " filename LF
-update_hunk: "*** Update File: " filename LF change_move? change?
+file: added | deleted | updated
+added: "*** Add File: " path LF added_line+
+deleted: "*** Delete File: " path LF
+updated: "*** Update File: " path LF ("*** Move to: " path LF)? edits?
 
-filename: /(.+)/
-add_line: "+" /(.*)/ LF -> line
-
-change_move: "*** Move to: " filename LF
-change: (change_context | change_line)+ eof_line?
-change_context: ("@@" | "@@ " /(.+)/) LF
-change_line: ("+" | "-" | " ") /(.*)/ LF
-eof_line: "*** End of File" LF
+path: /.+/
+added_line: "+" /.*/ LF -> line
+edits: (place | edit)+ ("*** End of File" LF)?
+place: ("@@" | "@@ " /.+/) LF
+edit: ("+" | "-" | " ") /.*/ LF
 
 %import common.LF
 """
-"""The language of the patches that Codex's `apply_patch` takes, as its documentation of the tool defines it."""
+"""The language of the patches that Codex's `apply_patch` takes. Like Codex's own grammar of it, it has regular
+expressions that match the empty text.
+"""
 
 SUMS = """
 start: sum

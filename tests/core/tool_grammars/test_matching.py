@@ -94,8 +94,8 @@ def test_lark_itself_cannot_load_the_grammar_of_patches() -> None:
         ("*** Begin Patch\nfoo\n", 16, ('"*** Add File: "', '"*** Delete File: "', '"*** Update File: "')),
         ("*** Begin Patch\n*** Updat File: a", 25, ('"*** Update File: "',)),
         ("*** Begin Patch\n*** Add File: a\nx\n", 32, ('"+"',)),
-        ("*** Begin Patch\n*** Add File: \n", 30, ("filename",)),
-        ("*** Begin Patch\n*** Delete File: a", 34, ("filename", "end of line")),
+        ("*** Begin Patch\n*** Add File: \n", 30, ("path",)),
+        ("*** Begin Patch\n*** Delete File: a", 34, ("path", "end of line")),
         (ADD + "\n\n", len(ADD) + 1, ("end of text",)),
     ],
 )

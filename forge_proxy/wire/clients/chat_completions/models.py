@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from forge_proxy.core.chat import WINDOW_FIELDS, ModelCard
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
+from forge_proxy.wire.clients.chat_completions.codex_catalog import encode_codex_catalog
 
 _ADDED_FIELDS = ("max_model_len", "context_length", "max_context")
 """Fields that are always set: vLLM's, OpenRouter's and a third. llama.cpp's clients read `meta.n_ctx`."""
@@ -27,6 +28,7 @@ def encode_model(card: ModelCard) -> JsonObject:
     return entry
 
 
-def encode_models(cards: Sequence[ModelCard]) -> JsonObject:
-    """Return the whole list."""
-    return {"object": "list", "data": [encode_model(card) for card in cards]}
+def encode_models(cards: Sequence[ModelCard], *, codex: bool = False) -> JsonObject:
+    """Return the whole list, with the catalog for Codex in `models` if it was requested."""
+    listed: dict[str, Json] = {"object": "list", "data": [encode_model(card) for card in cards]}
+    return {**listed, "models": encode_codex_catalog(cards)} if codex else listed
