@@ -239,3 +239,12 @@ async def test_reasoning_that_anthropics_api_signed_is_not_sent_to_another_serve
     answer = await send([Said(text="Yes.")], {**PLAIN, "messages": history})
 
     assert answer.asked[0]["messages"][1] == {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}
+
+
+@both
+async def test_a_response_that_was_cut_in_a_loop_does_not_fill_the_window(stream: bool) -> None:
+    loops = [Said(text="again and again and again. " * 3000, piece=30)] * 4
+
+    answer = await send(loops, {**GUARDED, "max_tokens": 32000}, stream=stream)
+
+    assert answer.message["stop_reason"] == "max_tokens"
