@@ -84,6 +84,7 @@ NOT_MET_BY_PROGRAMS = (
     "forge_proxy.core.stored_responses",  # answered over HTTP
     "forge_proxy.evals",
     "forge_proxy.tools",  # of runs, which are submitted over HTTP
+    "forge_proxy.wire.clients.messages",  # answered over HTTP
     "forge_proxy.workflows.runs",
     "forge_proxy.workflows.tool_registry",
 )

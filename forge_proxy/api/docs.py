@@ -50,6 +50,10 @@ _EXAMPLES = {
     "A response": """curl http://127.0.0.1:8081/v1/responses -H 'Content-Type: application/json' -d '{
   "input": "What is the weather in Paris?"
 }'""",
+    "A message of Anthropic's API": """curl http://127.0.0.1:8081/v1/messages -H 'Content-Type: application/json' -d '{
+  "model": "any", "max_tokens": 1000,
+  "messages": [{"role": "user", "content": "What is the weather in Paris?"}]
+}'""",
     "The models and their context windows": "curl http://127.0.0.1:8081/v1/models",
     "The state of the daemon": "curl http://127.0.0.1:8081/admin/v1/status",
     "With an API key": "curl http://127.0.0.1:8081/v1/models -H 'Authorization: Bearer KEY'",

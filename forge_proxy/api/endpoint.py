@@ -106,6 +106,7 @@ class SurfaceEndpoint:
                 async for item in events:
                     if isinstance(item, Report):
                         headers = {**headers, **compaction_headers(compactions), **outcome_headers(item)}
+                        chunks.report = item
                         body = await self._encode(decoded, chunks, request_id)
                         response = self._whole_response(body, headers)
                         del body

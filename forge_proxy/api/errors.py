@@ -46,7 +46,6 @@ from forge_proxy.core.errors import (
     Overloaded,
     ResponseTooLarge,
     RouteNotSupported,
-    ThreadsNotSupported,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
     UnknownModel,
@@ -56,6 +55,7 @@ from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.stored_responses import NotCancellable, PreviousResponseNotFound, ResponseNotFound
 from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
 from forge_proxy.wire.clients.errors import ClassifiedError
+from forge_proxy.wire.clients.messages.errors import ThreadsNotSupported
 from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, RunNotReadable
 from forge_proxy.workflows.tool_registry import ToolUnusable
 

@@ -42,13 +42,6 @@ class InvalidRequest(ForgeError):
         self.why = why
 
 
-class ThreadsNotSupported(InvalidRequest):
-    """The client expects a Messages server to store the conversation. Told so, it sends the whole conversation."""
-
-    def __init__(self) -> None:
-        super().__init__("thread", "the daemon does not store conversations; send the whole conversation without it")
-
-
 class OutOfMemory(ForgeError):
     """There is not enough memory to read `what`."""
 

@@ -46,7 +46,7 @@ def test_aider_has_the_options_that_connect_writes() -> None:
     assert " ".join(f"--{name} {value}" for name, value in values.items()) in page("aider")
 
 
-@pytest.mark.parametrize(("name", "client"), [("codex", "codex"), ("claude-code", "claude")])
+@pytest.mark.parametrize(("name", "client"), [("codex", "codex")])
 def test_a_client_of_a_missing_route_is_said_not_to_work(name: str, client: str) -> None:
     assert f"(`{CLIENTS[client](TARGET).route}`), which forge-proxy does not serve yet" in page(name)
 

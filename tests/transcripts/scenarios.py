@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tests.transcripts.exchange import Exchange
+from tests.transcripts.messages import message_exchanges
 from tests.transcripts.ollama_api import ollama_backend_exchanges, ollama_exchanges, relay_exchanges
 from tests.transcripts.replies import NATIVE, PLAIN, SEQUENCES, openai_replies, recorded_replies
 from tests.transcripts.responses import response_exchanges
@@ -285,4 +286,5 @@ TRANSCRIPTS = (
     Transcript("ollama api", tuple(ollama_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
     Transcript("ollama api before an ollama", tuple(ollama_backend_exchanges()), "ollama"),
     Transcript("relay", tuple(relay_exchanges())),
+    Transcript("messages", tuple(message_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
 )

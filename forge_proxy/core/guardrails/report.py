@@ -46,6 +46,11 @@ class Report:
         return replace(self, interventions=(*dropped, *self.interventions)) if dropped else self
 
     @property
+    def has_loop(self) -> bool:
+        """Whether the response repeated itself. It may have been cut for that reason, with finish reason `length`."""
+        return any(intervention.detail.startswith("loop in ") for intervention in self.interventions)
+
+    @property
     def descriptions(self) -> tuple[str, ...]:
         """Descriptions of the interventions, such as `repaired get_weather: days: string → integer`; never a value."""
         return tuple(_describe(intervention) for intervention in self.interventions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.stream import Chunk, Completion, CompletionBuilder
 
 
@@ -12,6 +13,8 @@ class ResponseCollector:
         self._first: Chunk | None = None
         self._builder: CompletionBuilder | None = None
         """Of all chunks, once there is more than one."""
+        self.report: Report | None = None
+        """The report on the response, once it is complete."""
 
     def add(self, chunk: Chunk) -> None:
         """Add the next chunk. Prompt progress is not a part of the response."""

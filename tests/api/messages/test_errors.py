@@ -8,17 +8,8 @@ import pytest
 from anthropic.types import ErrorResponse
 
 from forge_proxy.core.budget import BudgetMode, BudgetPolicy
-from tests.api.messages.world import (
-    GUARDED,
-    MESSAGES,
-    PLAIN,
-    USER,
-    Answer,
-    check_fields,
-    post,
-    scripted_app,
-    send,
-)
+from tests.api.messages.world import GUARDED, MESSAGES, PLAIN, USER, Answer, post, scripted_app, send
+from tests.fakes.message_events import check_fields
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.guardrails import GuardPolicy
-from tests.api.messages.world import GUARDED, MESSAGES, PARIS, PLAIN, USER, WEATHER, assemble, send
+from tests.api.messages.world import GUARDED, MESSAGES, PARIS, PLAIN, USER, WEATHER, send
+from tests.fakes.message_events import assemble
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict
 
@@ -229,3 +230,21 @@ async def test_a_refusal_is_text() -> None:
 
     assert answer.message["content"] == [{"type": "text", "text": "I cannot."}]
     assert answer.message["stop_reason"] == "refusal"
+
+
+async def test_reasoning_that_anthropics_api_signed_is_not_sent_to_another_server() -> None:
+    signed = {"type": "thinking", "thinking": "Hm.", "signature": "EqQBCgIYAhIM"}
+    history = [USER, {"role": "assistant", "content": [signed, {"type": "text", "text": "Yes."}]}, USER]
+
+    answer = await send([Said(text="Yes.")], {**PLAIN, "messages": history})
+
+    assert answer.asked[0]["messages"][1] == {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}
+
+
+@both
+async def test_a_response_that_was_cut_in_a_loop_does_not_fill_the_window(stream: bool) -> None:
+    loops = [Said(text="again and again and again. " * 3000, piece=30)] * 4
+
+    answer = await send(loops, {**GUARDED, "max_tokens": 32000}, stream=stream)
+
+    assert answer.message["stop_reason"] == "max_tokens"

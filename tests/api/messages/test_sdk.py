@@ -136,8 +136,9 @@ def test_an_overflow_is_a_bad_request_with_its_id() -> None:
 
 def test_a_key_is_sent_in_either_way() -> None:
     with served(play, api_keys=["kkkkkkkk"]) as world:
-        for key in ({"api_key": "kkkkkkkk"}, {"auth_token": "kkkkkkkk"}):
-            with anthropic.Anthropic(base_url=world.url, max_retries=0, **key) as client:  # type: ignore[arg-type]
+        keys: list[dict[str, Any]] = [{"api_key": "kkkkkkkk"}, {"auth_token": "kkkkkkkk"}]
+        for key in keys:
+            with anthropic.Anthropic(base_url=world.url, max_retries=0, **key) as client:
                 assert client.messages.create(model="m", max_tokens=9, messages=USER).content
         with pytest.raises(anthropic.AuthenticationError):
             create(world)

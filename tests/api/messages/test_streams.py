@@ -18,7 +18,8 @@ from forge_proxy.core.stream import Chunk, Delta, PromptProgress
 from forge_proxy.engine.answer import AnswerEvent
 from forge_proxy.engine.context_fitting import PromptSize
 from forge_proxy.wire.clients.messages.encoder import DecodedMessagesRequest
-from tests.api.messages.world import PLAIN, JsonDict, assemble, read_events, send
+from tests.api.messages.world import PLAIN, JsonDict, send
+from tests.fakes.message_events import assemble, read_events
 from tests.fakes.says import Said
 
 PAUSE = object()

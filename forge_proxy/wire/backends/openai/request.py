@@ -6,6 +6,7 @@ from forge_proxy.core.chat import ModelCall, ToolSpec
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 from forge_proxy.core.simplify_schema import simplify_schema
+from forge_proxy.core.stream import SIGNED_REASONING
 from forge_proxy.wire.backends.openai.gbnf import write_call_grammar
 from forge_proxy.wire.backends.openai.reasoning import read_think
 from forge_proxy.wire.backends.openai.roles import adapt_roles, filter_reasoning
@@ -45,7 +46,8 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
         if dialect.tools == "prompt":  # without tools, some servers reject any tool_choice
             body.pop("tool_choice", None)
     if "messages" in body:
-        body["messages"] = prepare_messages(call, dialect)
+        messages = prepare_messages(call, dialect)
+        body["messages"] = [_without_signed(message) for message in messages] if request.is_converted else messages
     if call.room is not None:
         _limit_completion(body, call.room)
     if not dialect.sampling:
@@ -163,6 +165,13 @@ def _simplify_tool(tool: Json) -> Json:
     # `strict` requests the grammar that failed; a null description is rejected if text is expected.
     kept = {key: value for key, value in function.items() if key != "strict" and value is not None}
     return {**tool, "function": {**kept, "parameters": simplify_schema(schema if is_object(schema) else True)}}
+
+
+def _without_signed(message: Json) -> Json:
+    """Return the message without reasoning that only Anthropic's API can read."""
+    if not is_object(message) or SIGNED_REASONING not in message:
+        return message
+    return {key: value for key, value in message.items() if key != SIGNED_REASONING}
 
 
 def _as_list(value: Json) -> list[Json]:

@@ -50,27 +50,36 @@ class PartDecoder:
     def __init__(self, dropped: DroppedParts) -> None:
         self._dropped = dropped
 
-    def decode(self, blocks: Sequence[JsonObject], at: str) -> list[Part]:
-        """Return the parts of blocks. Raises `InvalidRequest` with a path that begins with `at`."""
-        return [part for index, block in enumerate(blocks) for part in self.decode_block(block, f"{at}[{index}]")]
+    def decode(self, blocks: Sequence[JsonObject], at: str, *, is_inner: bool = False) -> list[Part]:
+        """Return the parts of blocks. Raises `InvalidRequest` with a path that begins with `at`.
 
-    def decode_block(self, block: JsonObject, at: str) -> list[Part]:
+        `is_inner` is for the blocks within a document or a search result, which contain no others.
+        """
+        parts: list[Part] = []
+        for index, block in enumerate(blocks):
+            if block.get("type") == "text" and isinstance(text := block.get("text"), str):  # almost all blocks
+                parts += [text_part(text)] if text else []
+            else:
+                parts += self.decode_block(block, f"{at}[{index}]", is_inner=is_inner)
+        return parts
+
+    def decode_block(self, block: JsonObject, at: str, *, is_inner: bool = False) -> list[Part]:
         """Return the parts of one block; a block that no model server understands is dropped."""
         match block:
             case {"type": "text", "text": str(text)}:
                 return [text_part(text)] if text else []
             case {"type": "image", "source": {**source}}:
                 return [{"type": "image_url", "image_url": {"url": _read_url(source, f"{at}.source", "image/png")}}]
-            case {"type": "document", "source": {**source}}:
+            case {"type": "document", "source": {**source}} if not is_inner:
                 return self._document(block, source, at)
-            case {"type": "search_result", "content": found}:
-                texts = self.decode(read_blocks(found, f"{at}.content"), f"{at}.content")
+            case {"type": "search_result", "content": found} if not is_inner:
+                texts = self.decode(read_blocks(found, f"{at}.content"), f"{at}.content", is_inner=True)
                 return [_titled(block, to_content(texts))]
             case {"type": "tool_reference", "tool_name": str(name)}:
                 return [text_part(f"The tool {name} is available.")]
             case {"type": "compaction", "content": str(summary)}:
                 return [text_part(summary)]
-            case {"type": "text" | "image" | "document"}:
+            case {"type": "text" | "image" | "document"} if not is_inner:
                 raise InvalidRequest(at, "expected a text block with text, or an image or a document with a source")
             case _:
                 kind = fields.read_text(block, "type", f"{at}.type")
@@ -86,7 +95,7 @@ class PartDecoder:
                 return [_titled(block, text)]
             case {"type": "content", "content": content}:
                 inside = f"{at}.source.content"
-                parts = self.decode(read_blocks(content, inside), inside)
+                parts = self.decode(read_blocks(content, inside), inside, is_inner=True)
                 title = _describe(block)
                 return [text_part(title), *parts] if title else parts
             case _:

@@ -59,7 +59,7 @@ class DecodedMessagesRequest:
         for reply in completion.replies[:1]:
             for delta in _deltas(reply):
                 events += writer.add(delta)
-        return orjson.dumps(_assemble([*events, *writer.finish()]))
+        return orjson.dumps(_assemble([*events, *writer.finish(response.report)]))
 
 
 class MessageWriter:
@@ -109,25 +109,25 @@ class MessageWriter:
             self._stop_sequence = stop
         return self._blocks.add(delta)
 
-    def finish(self) -> list[JsonObject]:
+    def finish(self, report: Report | None) -> list[JsonObject]:
         """Return the events that end the message."""
         events = self._blocks.finish()
         usage = encode_usage(
             self.usage, self._head, prompt=self._prompt_size(), completion=estimate_text_tokens(self._blocks.size)
         )
-        reason = self._stop_reason()
+        reason = self._stop_reason(was_cut=report is not None and report.has_loop)
         sequence = self._stop_sequence if reason == "stop_sequence" else None
         delta: JsonObject = {"stop_reason": reason, "stop_sequence": sequence}
         return [*events, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
 
-    def _stop_reason(self) -> str:
+    def _stop_reason(self, *, was_cut: bool) -> str:
         reason = _STOP_REASONS.get(self._finish, "end_turn")
         written, limit = (self.usage or {}).get("completion_tokens"), self._request.limit
         if reason == "end_turn" and self._blocks.has_calls:
             return "tool_use"
         if reason == "end_turn" and self._stop_sequence is not None:
             return "stop_sequence"
-        if reason == "max_tokens" and limit is not None and is_count(written) and written < limit:
+        if reason == "max_tokens" and not was_cut and limit is not None and is_count(written) and written < limit:
             return "model_context_window_exceeded"
         return reason
 
@@ -185,7 +185,7 @@ class MessagesStreamEncoder:
     def finish(self, report: Report) -> bytes:
         """Encode the end of the message."""
         begun = [] if self._has_begun else self._begin({})
-        return _encode_events([*begun, *self._writer.finish()])
+        return _encode_events([*begun, *self._writer.finish(report)])
 
     def error(self, error: ClassifiedError) -> bytes:
         """Encode an error as the last event."""

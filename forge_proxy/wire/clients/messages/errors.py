@@ -1,7 +1,8 @@
-"""The error object of Anthropic's API."""
+"""The error object of Anthropic's API, and the error that only this API has."""
 
 from __future__ import annotations
 
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.wire.clients.errors import ClassifiedError
 
@@ -20,6 +21,14 @@ _KINDS = {
 _OVERFLOW = "context_length_exceeded"
 _NO_THREADS = "thread_unsupported_request"
 """The code by which the SDK's tool runner learns to send the whole conversation."""
+
+
+class ThreadsNotSupported(InvalidRequest):
+    """The client expects a Messages server to store the conversation. If it is told so,
+    it sends the whole conversation."""
+
+    def __init__(self) -> None:
+        super().__init__("thread", "the daemon does not store conversations; send the whole conversation without it")
 
 
 def encode_error(error: ClassifiedError) -> JsonObject:

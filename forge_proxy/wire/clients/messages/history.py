@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import orjson
 
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.jsontypes import Json, JsonObject, is_list
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.core.stream import SIGNED_REASONING
 from forge_proxy.wire.clients import fields
 from forge_proxy.wire.clients.messages.content import Part, PartDecoder, read_blocks, text_part, to_content
@@ -29,9 +29,13 @@ def decode_history(messages: Sequence[JsonObject], dropped: DroppedParts) -> lis
     parts = PartDecoder(dropped)
     out: list[JsonObject] = []
     for index, message in enumerate(messages):
+        role, content = message.get("role"), message.get("content")
+        if isinstance(content, str) and isinstance(role, str) and role in ROLES:
+            out.append({"role": role, "content": content})
+            continue
         at = f"messages[{index}]"
         role = fields.read_text(message, "role", f"{at}.role")
-        blocks = read_blocks(message.get("content"), f"{at}.content")
+        blocks = read_blocks(content, f"{at}.content")
         match role:
             case "assistant":
                 out.append(_assistant(blocks, f"{at}.content", parts))
@@ -107,7 +111,11 @@ def _without_cache(block: JsonObject) -> JsonObject:
 def _call(block: JsonObject, at: str) -> Json:
     name = fields.read_text(block, "name", f"{at}.name")
     identity = block.get("id")
-    arguments = orjson.dumps(fields.read_object(block, "input", f"{at}.input")).decode()
+    given = fields.read_object(block, "input", f"{at}.input")
+    try:
+        arguments = orjson.dumps(given).decode()
+    except TypeError as exc:  # more levels than can be serialized
+        raise InvalidRequest(f"{at}.input", "nested too deeply") from exc
     function: Json = {"name": name, "arguments": arguments}
     return {"id": identity if isinstance(identity, str) else "", "type": "function", "function": function}
 
@@ -118,7 +126,10 @@ def _user(blocks: Sequence[JsonObject], at: str, decoder: PartDecoder) -> list[J
     media: list[Part] = []
     parts: list[Part] = []
     for index, block in enumerate(blocks):
-        if block.get("type") == "tool_result":
+        kind, text = block.get("type"), block.get("text")
+        if kind == "text" and isinstance(text, str) and text:  # almost all blocks
+            parts.append(text_part(text))
+        elif kind == "tool_result":
             result, more = _result(block, f"{at}[{index}]", decoder)
             results.append(result)
             media += more
@@ -146,14 +157,14 @@ def _result(block: JsonObject, at: str, decoder: PartDecoder) -> tuple[JsonObjec
     return {"role": "tool", "tool_call_id": identity if isinstance(identity, str) else "", "content": text}, media
 
 
-def has_cache_marks(value: Json) -> bool:
-    """Return whether a block of `value` (messages, system or tools) has a prompt cache breakpoint."""
-    for item in value if is_list(value) else []:
-        match item:
-            case {"cache_control": dict()}:
-                return True
-            case {"content": list(blocks)} if has_cache_marks(blocks):
-                return True
-            case _:
-                pass
+def has_cache_marks(value: Json, levels: int = 3) -> bool:
+    """Return whether a block of `value` (messages, system or tools) has a prompt cache breakpoint.
+
+    `levels` are those of lists: messages contain blocks, and these the blocks of results.
+    """
+    for item in value if is_list(value) and levels else []:
+        if is_object(item) and (
+            is_object(item.get("cache_control")) or has_cache_marks(item.get("content"), levels - 1)
+        ):
+            return True
     return False

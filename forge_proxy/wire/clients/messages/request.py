@@ -7,14 +7,15 @@ server receives a field that it does not know.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from forge_proxy.core.chat import ChatRequest
-from forge_proxy.core.errors import ThreadsNotSupported
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.clients import fields
 from forge_proxy.wire.clients.chat_completions.request import decode_request as decode_chat
 from forge_proxy.wire.clients.messages.content import PartDecoder, read_blocks, to_content
 from forge_proxy.wire.clients.messages.dropped import DroppedParts, cut_field_name
+from forge_proxy.wire.clients.messages.errors import ThreadsNotSupported
 from forge_proxy.wire.clients.messages.history import decode_history, find_named_tools, has_cache_marks
 from forge_proxy.wire.clients.messages.reasoning import decode_output_config, decode_thinking
 from forge_proxy.wire.clients.messages.tools import decode_tool_choice, decode_tools
@@ -44,7 +45,7 @@ def decode_request(body: JsonObject) -> ChatRequest:
     chat: dict[str, Json] = {"messages": messages} if "messages" in body else {}
     if (model := fields.read_optional_text(body, "model")) is not None:
         chat["model"] = model
-    tools = decode_tools(body, find_named_tools(listed), dropped)
+    tools = decode_tools(body, partial(find_named_tools, listed), dropped)
     if tools:
         chat["tools"] = [*tools]
     chat |= decode_tool_choice(body, tools)

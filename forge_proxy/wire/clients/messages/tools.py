@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
@@ -16,11 +16,13 @@ _TOOL_SEARCH = "tool_search_tool"
 _EXAMPLES = "input_examples"
 
 
-def decode_tools(body: JsonObject, named: Sequence[str], dropped: DroppedParts) -> list[JsonObject]:
+def decode_tools(
+    body: JsonObject, find_named_tools: Callable[[], Sequence[str]], dropped: DroppedParts
+) -> list[JsonObject]:
     """Return the function tools of a request. Raises `InvalidRequest` with the path of the field.
 
     A deferred tool is offered once the history refers to it, after all others: the prompt then still begins as before.
-    `named` are the names in the history. Tools that Anthropic's servers run are dropped.
+    `find_named_tools` returns the names in the history. Tools that Anthropic's servers run are dropped.
     """
     listed = fields.read_objects(body, "tools", "tools")
     if len(listed) > MAX_TOOLS:
@@ -36,7 +38,7 @@ def decode_tools(body: JsonObject, named: Sequence[str], dropped: DroppedParts) 
             deferred[str(tool["name"])] = function
         else:
             offered.append(function)
-    wanted = [*named, *_chosen(body)]
+    wanted = [*find_named_tools(), *_chosen(body)] if deferred else []
     return [*offered, *(deferred[name] for name in dict.fromkeys(wanted) if name in deferred)]
 
 

@@ -46,6 +46,12 @@ def write(deltas: Sequence[Delta], *, shows_reasoning: bool = True) -> list[Json
     return blocks
 
 
+def sent_back(blocks: Any) -> JsonDict:
+    """The chat message of an assistant message of these blocks."""
+    (message,) = decode_history([{"role": "assistant", "content": blocks}], DroppedParts())
+    return {**message}
+
+
 def kinds(blocks: Sequence[JsonDict]) -> list[str]:
     return [block["type"] for block in blocks]
 
@@ -111,7 +117,7 @@ def test_a_message_sent_back_is_the_response(made: tuple[list[Delta], list[tuple
         {**block, "input": json.loads(block["input"])} if block["type"] == "tool_use" else block for block in blocks
     ]
 
-    (message,) = decode_history([{"role": "assistant", "content": content}], DroppedParts())
+    message = sent_back(content)
 
     assert (message.get("content") or "") == (reply.text or "")
     assert message.get("reasoning_content", "") == (reply.reasoning or "")
@@ -162,7 +168,7 @@ def test_signed_blocks_that_come_too_late_are_in_a_signature_of_our_own() -> Non
     late = [Delta(reasoning="Hm."), Delta(text="Yes"), Delta(extra={SIGNED_REASONING: [SIGNED, REDACTED]})]
 
     blocks = write(late)
-    (message,) = decode_history([{"role": "assistant", "content": blocks}], DroppedParts())
+    message = sent_back(blocks)
 
     assert kinds(blocks) == ["thinking", "text", "thinking"]
     expected = [{key: value for key, value in block.items() if key != "index"} for block in (SIGNED, REDACTED)]

@@ -95,12 +95,13 @@ def test_the_prompt_of_a_turn_begins_with_the_prompt_of_the_turn_before(
 def test_the_attribution_of_claude_code_is_not_in_the_prompt(version: str) -> None:
     (claude, *_) = RECORDED
     line = f"x-anthropic-billing-header: cc_version={version}; cc_entrypoint=sdk-cli; cch=1a2b3;"
-    system = [{"type": "text", "text": line}, *claude.body["system"][1:]]
+    system: list[Any] = [{"type": "text", "text": line}, *claude.body["system"][1:]]
 
-    chat = decode_request({**claude.body, "system": system})
+    body: Any = {**claude.body, "system": system}
+    chat = decode_request(body)
 
     assert "x-anthropic-billing-header" not in json.dumps(chat.body)
-    assert prompt_of({**claude.body, "system": system}) == prompt_of(claude.body)
+    assert prompt_of(body) == prompt_of(claude.body)
     assert chat.anthropic["system"] == [{"type": "text", "text": line}]
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.wire.clients.messages.request import decode_request
+from forge_proxy.wire.clients.messages import request as messages_request
 from forge_proxy.wire.clients.messages.signatures import embed_blocks, embed_reasoning, sign_reasoning
 
 JsonDict = dict[str, Any]
@@ -26,6 +27,11 @@ CALLED: JsonDict = {
     "content": None,
     "tool_calls": [{"id": "toolu_1", "type": "function", "function": {"name": "now", "arguments": '{"zone":"CET"}'}}],
 }
+
+
+def decode_request(body: Any) -> ChatRequest:
+    """The request, of a body that the type checker need not understand."""
+    return messages_request.decode_request(body)
 
 
 def user(*blocks: JsonDict) -> JsonDict:
@@ -49,6 +55,14 @@ def result(content: Any = "noon", **more: Any) -> JsonDict:
 
 def tool_message(content: str) -> JsonDict:
     return {"role": "tool", "tool_call_id": "toolu_1", "content": content}
+
+
+def nested(levels: int) -> JsonDict:
+    """An object of so many levels."""
+    value: JsonDict = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
 
 
 @pytest.mark.parametrize(
@@ -195,15 +209,16 @@ def test_a_client_tool_is_a_function_with_its_schema(kind: str, name: str, prope
 
     (tool,) = chat.tools
     assert tool.name == name
-    assert isinstance(tool.parameters, dict)
-    assert properties <= set(tool.parameters["properties"])
+    schema: Any = tool.parameters
+    assert properties <= set(schema["properties"])
     assert chat.dropped == ()
 
 
 def test_only_early_text_editors_can_undo() -> None:
     def commands(version: str) -> Any:
         tools = [{"type": f"text_editor_{version}", "name": "edit"}]
-        return decode_request({"messages": [USER], "tools": tools}).tools[0].parameters["properties"]["command"]["enum"]  # type: ignore[index]
+        schema: Any = decode_request({"messages": [USER], "tools": tools}).tools[0].parameters
+        return schema["properties"]["command"]["enum"]
 
     assert "undo_edit" in commands("20250124")
     assert "undo_edit" not in commands("20250728")
@@ -358,6 +373,7 @@ def test_no_more_than_a_few_dozen_parts_are_reported() -> None:
         ({"messages": [USER], "output_config": {"effort": "x"}}, "output_config.effort"),
         ({"messages": [USER], "output_config": {"format": {"type": "text"}}}, "output_config.format"),
         ({"messages": [USER], "output_config": 3}, "output_config"),
+        ({"messages": [assistant({**CALL, "input": nested(300)})]}, "messages[0].content[0].input"),
         ({"messages": [USER], "thread": {"type": "create"}}, "thread"),
     ],
 )
@@ -376,3 +392,18 @@ def test_a_damaged_signature_of_our_own_has_no_content(damaged: str) -> None:
 
     assert chat.messages[1] == {"role": "assistant", "content": "Yes."}
     assert json.dumps(chat.body)
+
+
+def test_blocks_in_blocks_are_read_to_the_depth_that_the_api_has() -> None:
+    found: JsonDict = text("words")
+    for _ in range(900):
+        found = {"type": "search_result", "title": "T", "source": "s", "content": [found]}
+    marked: JsonDict = text("a", cache_control={"type": "ephemeral"})
+    for _ in range(900):
+        marked = {"type": "tool_result", "content": [marked]}
+
+    chat = decode_request({"messages": [user(found)], "system": [{**text("s"), "content": [marked]}]})
+
+    assert chat.messages[1]["content"] == "T\ns\n"
+    assert chat.dropped == ("messages[0].content[0].content[0]: search_result blocks are not supported",)
+    assert chat.anthropic == {}
