@@ -129,7 +129,7 @@ def test_the_three_lines_run_the_real_client_on_a_model(name: str, lines: list[s
     package = PACKAGES[name]
     package.install()
     work = tmp_path / "work"
-    (work / ".git").mkdir(parents=True)  # Codex asks for a repository
+    subprocess.run(["git", "init", "--quiet", str(work)], check=True)  # Codex wants to be in a repository
     answer = "It prints a greeting."
     with (
         ScriptedServer() as server,
