@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,12 +50,15 @@ STARTS_PROCESSES = {
     "cli/test_remote.py",
     "contracts/test_response_store.py",
     "contracts/test_store.py",
+    "daemon/test_allocator.py",
     "daemon/test_proxy_server.py",
     "daemon/test_setup.py",
     "engine/test_self_test.py",
     "engine/test_process_pool.py",
     "evals/test_results.py",
+    "hardware/test_machine.py",
     "settings/test_schema.py",
+    "store/test_database.py",
     "store/test_faults.py",
     "store/test_opening.py",
     "test_public_names.py",
@@ -74,13 +79,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignore the test files of other tiers: to import them only to deselect their tests takes seconds."""
+    """Ignore the test files and folders of other tiers: to import them only to deselect their tests takes seconds."""
     tiers = str(config.getoption("--tiers")).split(",")
     if unknown := set(tiers) - set(TIERS):
         raise pytest.UsageError(f"--tiers: {', '.join(sorted(unknown))}: choose from {', '.join(TIERS)}")
-    return True if collection_path.match("test_*.py") and tier_of(collection_path) not in tiers else None
+    if collection_path.match("test_*.py"):
+        return True if tier_of(collection_path) not in tiers else None
+    possible = {"process", _TIER_OF.get(collection_path.name, "process")}  # of the files in a folder of tests
+    return True if collection_path.parent == TESTS and possible.isdisjoint(tiers) else None
 
 
+@cache
 def tier_of(path: Path) -> str:
     """The tier of a test file. Raises `pytest.UsageError` for a folder that has none."""
     inside = path.relative_to(TESTS)
@@ -91,6 +100,16 @@ def tier_of(path: Path) -> str:
     if inside.parts[0] not in _TIER_OF:
         raise pytest.UsageError(f"tests/{inside.parts[0]}: add this folder to a tier in tests/conftest.py")
     return _TIER_OF[inside.parts[0]]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without garbage collections: nearly all objects that are made stay to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by the marks

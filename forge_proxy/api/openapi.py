@@ -104,7 +104,15 @@ def array(description: str, items: dict[str, Any]) -> dict[str, Any]:
 
 
 _WINDOW = "The context window in tokens."
+_TEXT_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 SCHEMAS: dict[str, Any] = {
+    "ErrorBody": object_schema(
+        "An error in OpenAI's format.", ["error"], error={"$ref": "#/components/schemas/ErrorDetail"},
+    ),
+    "ErrorDetail": object_schema(
+        "The error.", ["message", "type", "param", "code"], message=string(""), type=string(""),
+        param={**_TEXT_OR_NULL, "description": "The field that is wrong."}, code=_TEXT_OR_NULL,
+    ),
     "Model": object_schema(
         "A model. Its context window (the budget) is in each of the fields that clients read.", ["id", "object"],
         id=string(""), object=string("", "model"), created=integer(""), owned_by=string(""),

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
 
+import httpx
 import pytest
+import pytest_asyncio
 
 from forge_proxy import __version__
 from tests.api.admin.world import world
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-async def test_every_route_has_a_description_and_responses() -> None:
-    async with world(server={"api_keys": ["sk-user"]}) as client:
-        described = (await client.get("/openapi.json")).json()
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client() -> AsyncGenerator[httpx.AsyncClient]:
+    """A client of a daemon without keys; no test changes its state."""
+    async with world() as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def keyed() -> AsyncGenerator[httpx.AsyncClient]:
+    """A client without a key of a daemon that has one; no test changes its state."""
+    async with world(server={"api_keys": ["sk-user"]}) as made:
+        yield made
+
+
+async def test_every_route_has_a_description_and_responses(keyed: httpx.AsyncClient) -> None:
+    described = (await keyed.get("/openapi.json")).json()
 
     paths = described["paths"]
     assert {"/v1/chat/completions", "/v1/models/{id}", "/health", "/admin/v1/budget", "/admin/v1/reload"} <= set(paths)
@@ -25,9 +43,8 @@ async def test_every_route_has_a_description_and_responses() -> None:
         assert "422" not in operation["responses"]
 
 
-async def test_each_route_names_the_errors_it_ends_with() -> None:
-    async with world(server={"api_keys": ["sk-user"]}) as client:
-        paths = (await client.get("/openapi.json")).json()["paths"]
+async def test_each_route_names_the_errors_it_ends_with(keyed: httpx.AsyncClient) -> None:
+    paths = (await keyed.get("/openapi.json")).json()["paths"]
 
     def of(method: str, path: str) -> dict[str, str]:
         return {status: answer["description"] for status, answer in paths[path][method]["responses"].items()}
@@ -42,9 +59,8 @@ async def test_each_route_names_the_errors_it_ends_with() -> None:
         assert all(("413" in of(method, path)) == ("requestBody" in one) for method, one in operations.items())
 
 
-async def test_the_errors_of_runs_are_described() -> None:
-    async with world() as client:
-        paths = (await client.get("/openapi.json")).json()["paths"]
+async def test_the_errors_of_runs_are_described(client: httpx.AsyncClient) -> None:
+    paths = (await client.get("/openapi.json")).json()["paths"]
 
     submitted = paths["/admin/v1/runs"]["post"]["responses"]
     assert "Idempotency-Key" in submitted["409"]["description"]
@@ -52,17 +68,15 @@ async def test_the_errors_of_runs_are_described() -> None:
     assert "409" in paths["/admin/v1/runs/{run_id}"]["get"]["responses"]
 
 
-async def test_every_reference_in_the_description_exists() -> None:
-    async with world() as client:
-        answer = await client.get("/openapi.json")
+async def test_every_reference_in_the_description_exists(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/openapi.json")
 
     wanted = set(re.findall(r'"#/components/schemas/([^"]+)"', answer.text))
     assert wanted <= set(answer.json()["components"]["schemas"])
 
 
-async def test_the_page_has_no_script_and_loads_nothing() -> None:
-    async with world(server={"api_keys": ["sk-user"]}) as client:
-        page = await client.get("/docs")
+async def test_the_page_has_no_script_and_loads_nothing(keyed: httpx.AsyncClient) -> None:
+    page = await keyed.get("/docs")
 
     assert page.status_code == 200
     assert "<script" not in page.text
@@ -71,9 +85,8 @@ async def test_the_page_has_no_script_and_loads_nothing() -> None:
     assert "PUT /admin/v1/budget" in page.text
 
 
-async def test_the_page_has_a_table_of_contents_with_each_route_and_object() -> None:
-    async with world(server={"api_keys": ["sk-user"]}) as client:
-        described, page = (await client.get("/openapi.json")).json(), (await client.get("/docs")).text
+async def test_the_page_has_a_table_of_contents_with_each_route_and_object(keyed: httpx.AsyncClient) -> None:
+    described, page = (await keyed.get("/openapi.json")).json(), (await keyed.get("/docs")).text
 
     operations = [operation for path in described["paths"].values() for operation in path.values()]
     for name in [*(operation["operationId"] for operation in operations), *described["components"]["schemas"]]:
@@ -82,9 +95,8 @@ async def test_the_page_has_a_table_of_contents_with_each_route_and_object() -> 
 
 
 @pytest.mark.parametrize("accept", ["text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", "*/*", "application/json"])
-async def test_the_root_describes_the_daemon_without_a_key(accept: str) -> None:
-    async with world(server={"api_keys": ["sk-user"]}) as client:
-        home = await client.get("/", headers={"accept": accept})
+async def test_the_root_describes_the_daemon_without_a_key(keyed: httpx.AsyncClient, accept: str) -> None:
+    home = await keyed.get("/", headers={"accept": accept})
 
     assert (home.status_code, home.headers["vary"]) == (200, "Accept")
     assert __version__ in home.text
@@ -99,19 +111,17 @@ async def test_the_root_describes_the_daemon_without_a_key(accept: str) -> None:
         assert set(home.json()) == {"name", "version", "status", "links"}
 
 
-async def test_each_link_of_the_root_can_be_opened_in_a_browser() -> None:
-    async with world() as client:
-        home = await client.get("/", headers={"accept": "text/html"})
-        links = re.findall(r'<a href="([^"]+)"', home.text)
-        opened = {link: (await client.get(link)).status_code for link in links}
+async def test_each_link_of_the_root_can_be_opened_in_a_browser(client: httpx.AsyncClient) -> None:
+    home = await client.get("/", headers={"accept": "text/html"})
+    links = re.findall(r'<a href="([^"]+)"', home.text)
+    opened = {link: (await client.get(link)).status_code for link in links}
 
     assert set(opened.values()) == {200}
     assert {"/docs", "/v1/models", "/health"} <= set(opened)
 
 
-async def test_the_page_has_the_address_it_was_requested_from_and_renders_code() -> None:
-    async with world() as client:
-        page = await client.get("http://localhost:9000/docs")
+async def test_the_page_has_the_address_it_was_requested_from_and_renders_code(client: httpx.AsyncClient) -> None:
+    page = await client.get("http://localhost:9000/docs")
 
     assert "curl http://localhost:9000/v1/models" in page.text
     assert "127.0.0.1:8081" not in page.text
@@ -120,9 +130,8 @@ async def test_the_page_has_the_address_it_was_requested_from_and_renders_code()
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
-async def test_a_page_fits_small_screens_and_has_browsers_request_no_icon(path: str) -> None:
-    async with world() as client:
-        page = await client.get(path, headers={"accept": "text/html"})
+async def test_a_page_fits_small_screens_and_has_browsers_request_no_icon(client: httpx.AsyncClient, path: str) -> None:
+    page = await client.get(path, headers={"accept": "text/html"})
 
     assert '<meta name="viewport"' in page.text
     assert '<link rel="icon" href="data:,">' in page.text
@@ -140,9 +149,8 @@ async def test_a_page_fits_small_screens_and_has_browsers_request_no_icon(path: 
         (f"/{'x' * 9000}", "GET / lists the routes"),
     ],
 )
-async def test_an_unknown_route_names_the_nearest(path: str, near: str) -> None:
-    async with world() as client:
-        answer = await client.post(path)
+async def test_an_unknown_route_names_the_nearest(client: httpx.AsyncClient, path: str, near: str) -> None:
+    answer = await client.post(path)
 
     assert answer.status_code == 404
     assert near in answer.json()["error"]["message"]

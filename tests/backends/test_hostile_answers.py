@@ -18,7 +18,7 @@ from forge_proxy.core.errors import BackendFault, ResponseTooDeep, ResponseTooLa
 from forge_proxy.core.stream import Completion, CompletionBuilder
 from tests.fakes.literal import EVENTS, LiteralHttp
 
-LIMIT = 100_000
+LIMIT = 40_000
 FINISH = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 WORDS = "ten words, "
 DEPTHS = [260, 900, 10_000]

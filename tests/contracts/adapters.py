@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx2
 
-from forge_proxy.backends.anthropic import AnthropicMessages
 from forge_proxy.backends.config import BackendConfig, OllamaConfig
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.managed import ManagedLlama
@@ -98,6 +97,8 @@ def ollama() -> Generator[Adapter]:
 @contextmanager
 def anthropic_messages() -> Generator[Adapter]:
     """The real SDK stands between."""
+    from forge_proxy.backends.anthropic import AnthropicMessages  # slow import, over a second
+
     transport = LiteralTransport()
     with asyncio.Runner() as runner:
         http = httpx2.AsyncClient(transport=transport)

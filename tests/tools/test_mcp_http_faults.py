@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import tracemalloc
+import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 import pytest
@@ -19,7 +20,13 @@ from forge_proxy.tools.config import McpConfig, McpServerConfig
 from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
 
 LIMIT_KB = 256
-BOMB = gzip.compress(b" " * 50_000_000)
+
+
+@cache
+def make_bomb() -> bytes:
+    """Fifty megabytes of spaces, compressed without ever being in memory at once."""
+    packer = zlib.compressobj(wbits=31)
+    return b"".join([packer.compress(b" " * 1_000_000) for _ in range(50)]) + packer.flush()
 
 
 class Server:
@@ -78,7 +85,7 @@ class Server:
         return await self.endless(request, "text/event-stream", f"data: {note}\n\n".encode() * 100)
 
     async def bomb(self, _: web.Request, __: dict[str, Any]) -> web.StreamResponse:
-        return web.Response(body=BOMB, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
+        return web.Response(body=make_bomb(), headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
 
     async def redirect(self, request: web.Request, _: dict[str, Any]) -> web.StreamResponse:
         raise web.HTTPTemporaryRedirect(f"http://localhost:{request.url.port}/elsewhere")

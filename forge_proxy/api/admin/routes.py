@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response, params
-from pydantic import BaseModel, Field
 
 from forge_proxy.api.admin.backend import BackendEndpoints
 from forge_proxy.api.admin.budget import BudgetEndpoints
@@ -25,60 +24,33 @@ from forge_proxy.api.admin.status import StatusEndpoints
 from forge_proxy.api.admin.strict import StrictRoute
 from forge_proxy.api.admin.text_responses import TextResponseEndpoints
 from forge_proxy.api.identity import request_id_of
+from forge_proxy.api.openapi import error_responses
 
 PREFIX = "/admin/v1"
 
 
-class ErrorDetail(BaseModel):
-    """The error."""
-
-    message: str
-    type: str
-    param: str | None = Field(description="The field that is wrong.")
-    code: str | None
-
-
-class ErrorBody(BaseModel):
-    """An error in OpenAI's format."""
-
-    error: ErrorDetail
-
-
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorBody, "description": "The request is wrong; `param` names the field."},
-    401: {"model": ErrorBody, "description": "The key is missing or wrong: one of server.admin_keys is needed."},
-    403: {"model": ErrorBody, "description": "The web page or host name is not allowed, or no admin keys are set."},
-}
-_NOT_MANAGED: dict[int | str, dict[str, Any]] = {
-    409: {"model": ErrorBody, "description": "The model server is not managed by forge-proxy."},
-    502: {"model": ErrorBody, "description": "The model server failed."},
-    503: {
-        "model": ErrorBody,
-        "description": "The model server was stopped, cannot be started, or was not ready in time.",
-    },
-}
-_NO_MODEL: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody, "description": "No such model."}}
-_NOT_SWITCHED: dict[int | str, dict[str, Any]] = {
-    502: {"model": ErrorBody, "description": "The budget could not be switched; nothing was changed."}
-}
-
-_NO_STORE: dict[int | str, dict[str, Any]] = {
-    503: {"model": ErrorBody, "description": "The store of runs is unavailable."}
-}
-_CONFLICT: dict[int | str, dict[str, Any]] = {
-    409: {
-        "model": ErrorBody,
-        "description": "The state of the run does not allow it, or another version wrote the run; nothing was changed.",
-    }
-}
-_NOT_READABLE: dict[int | str, dict[str, Any]] = {
-    409: {"model": ErrorBody, "description": "Another version wrote the run, and this one cannot read it."}
-}
-_NOT_SUBMITTED: dict[int | str, dict[str, Any]] = {
-    404: _NO_MODEL[404],
-    409: {"model": ErrorBody, "description": "The Idempotency-Key was used for another submission."},
-    502: {"model": ErrorBody, "description": "The MCP server of a tool is unavailable."},
-}
+_ERRORS = error_responses(**{
+    "400": "The request is wrong; `param` names the field.",
+    "401": "The key is missing or wrong: one of server.admin_keys is needed.",
+    "403": "The web page or host name is not allowed, or no admin keys are set.",
+})  # fmt: skip
+_NOT_MANAGED = error_responses(**{
+    "409": "The model server is not managed by forge-proxy.",
+    "502": "The model server failed.",
+    "503": "The model server was stopped, cannot be started, or was not ready in time.",
+})  # fmt: skip
+_NO_MODEL = error_responses(**{"404": "No such model."})
+_NOT_SWITCHED = error_responses(**{"502": "The budget could not be switched; nothing was changed."})
+_NO_STORE = error_responses(**{"503": "The store of runs is unavailable."})
+_CONFLICT = error_responses(**{
+    "409": "The state of the run does not allow it, or another version wrote the run; nothing was changed.",
+})  # fmt: skip
+_NOT_READABLE = error_responses(**{"409": "Another version wrote the run, and this one cannot read it."})
+_NOT_SUBMITTED = error_responses(**{
+    "404": "No such model.",
+    "409": "The Idempotency-Key was used for another submission.",
+    "502": "The MCP server of a tool is unavailable.",
+})  # fmt: skip
 
 
 def _with_request_id(request: Request, response: Response) -> None:
@@ -90,7 +62,7 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     add = partial(_add_route, app)
     status, backend, settings = StatusEndpoints(parts), BackendEndpoints(parts), SettingsEndpoints(parts.configuration)
     add("GET", "/status", status.status, "Show the state of the daemon")
-    add("GET", "/models", status.models, "List the models with their budgets", {502: _NOT_MANAGED[502]})
+    add("GET", "/models", status.models, "List the models with their budgets", {"502": _NOT_MANAGED["502"]})
     budget = BudgetEndpoints(parts.engine)
     add("GET", "/budget", budget.read, "Show the context budget")
     add("PUT", "/budget", budget.switch, "Switch the context budget", _NOT_SWITCHED)
@@ -139,8 +111,8 @@ def _add_text_responses(add: Callable[..., None], path: str, text_responses: Tex
 
 
 def _add_runs(add: Callable[..., None], runs: RunEndpoints) -> None:
-    known = {**_NO_STORE, 404: {"model": ErrorBody, "description": "No such run."}}
-    stream = {200: {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+    known = {**_NO_STORE, **error_responses(**{"404": "No such run."})}
+    stream = {"200": {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
     add("POST", "/runs", runs.submit, "Submit a run", {**_NO_STORE, **_NOT_SUBMITTED})
     add("GET", "/runs", runs.list, "List the runs", _NO_STORE)
     add("GET", "/runs/{run_id}", runs.read, "Show a run", {**known, **_NOT_READABLE})
@@ -162,7 +134,7 @@ def _add_route(
     path: str,
     endpoint: Callable[..., Any],
     summary: str,
-    errors: dict[int | str, Any] | None = None,
+    errors: dict[str, Any] | None = None,
     former: Sequence[params.Depends] = (),
 ) -> None:
     name = f"{method.lower()}{path.translate(str.maketrans('/-', '__', '{}'))}".replace(":path", "")

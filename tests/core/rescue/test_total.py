@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from forge_proxy.core.jsontypes import read_object
 from forge_proxy.core.rescue import PieceKind, StreamingParser, repair_arguments, rescue
 from tests.folding import folded
-from tests.properties import LENGTHS, MARKUP, cut, examples
+from tests.properties import LENGTHS, MARKUP, cut, examples, sample
 
 NAMES = ("get_weather", "a")
 SURROGATES = st.sampled_from(["\ud83d", "\ude00", "\\ud83d", "\\ude00", "\x00", "\x85", "\u2028", "\ufeff"])
@@ -75,7 +75,7 @@ DEEP = {
 @pytest.mark.parametrize(
     "before", ["", "<tool_call>", "<tool_call>a\n", "[TOOL_CALLS]", "a[ARGS]", "[TOOL_CALLS]a", "```json\n"]
 )
-@pytest.mark.parametrize("deep", DEEP.values(), ids=DEEP)
+@pytest.mark.parametrize("deep", sample([*DEEP.values()], 1), ids=sample([*DEEP], 1))
 def test_endless_nesting_is_not_a_call(before: str, deep: str) -> None:
     text = before + deep
 
@@ -85,7 +85,7 @@ def test_endless_nesting_is_not_a_call(before: str, deep: str) -> None:
 
 @pytest.mark.parametrize(("opening", "closing"), [('{"function":', "}"), ('{"tool_calls": [', "]}")])
 def test_nesting_at_the_limit_of_the_json_parser_is_not_a_call(opening: str, closing: str) -> None:
-    for depth in range(300, 1000, 3):
+    for depth in sample(range(300, 1000, 3), 1):
         text = "<tool_call>" + opening * depth + '{"name": "a"}' + closing * depth
 
         assert rescue(text, NAMES).text == text
@@ -164,7 +164,7 @@ def test_many_closers_and_parameters_are_parsed_in_bounded_time(text: str, calls
 
 
 @folded
-@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize("text", sample([*ENDLESS.values()], 1), ids=sample([*ENDLESS], 1))
 def test_a_long_repetitive_text_is_parsed_in_bounded_time(text: str) -> None:
     rescued = rescue(text, NAMES)
 
@@ -173,7 +173,7 @@ def test_a_long_repetitive_text_is_parsed_in_bounded_time(text: str) -> None:
 
 
 @folded
-@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize("text", sample([*ENDLESS.values()], 1), ids=sample([*ENDLESS], 1))
 def test_a_long_repetitive_text_is_streamed_in_bounded_time(text: str) -> None:
     scan = StreamingParser(NAMES)
 
