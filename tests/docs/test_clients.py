@@ -138,14 +138,11 @@ def test_the_three_lines_run_the_real_client_on_a_model(name: str, lines: list[s
     ):
         env = {"HOME": str(tmp_path), "FORGE_PROXY_URL": process.url}
         assert command(*shlex.split(lines[1])[1:], env=env).code == 0
-        program = Command((package.command, *shlex.split(lines[2])[1:]), {"PATH": package.path, **_QUIET})
+        program = Command((package.command, *shlex.split(lines[2])[1:]), {"PATH": package.path, **claude_code.OFF})
         ran = run(program, tmp_path, work, 120.0)
 
     assert ran.code == 0, ran.printed
     assert answer in ran.printed
-
-
-_QUIET = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
 
 
 class Explaining:
