@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,11 @@ class CheckFailed(ForgeError):
     """The configured endpoint did not answer the question; the message says why and what to do."""
 
 
-def check(client: str) -> list[tuple[str, str]]:
-    """Ask the question; return the rows to print. Raises `CannotWrite`, `IncompleteConfig` or `CheckFailed`."""
+def check(client: str, variables: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Ask the question; return the rows to print. `variables` are set in addition to those of the environment.
+
+    Raises `CannotWrite`, `IncompleteConfig` or `CheckFailed`.
+    """
     setup = CLIENTS[client](_OF_NO_DAEMON)
     reader = READERS.get(client)
     if reader is None:
@@ -41,7 +45,7 @@ def check(client: str) -> list[tuple[str, str]]:
     home = Path.home()
     try:
         files = [_read(file, home) for file in setup.files]
-        endpoint = reader(files, os.environ)
+        endpoint = reader(files, {**os.environ, **variables})
         endpoint = endpoint if endpoint.model else replace(endpoint, model=_first_model(endpoint))
     except IncompleteConfig as exc:
         source = "--write" if setup.files else f'eval "$(forge-proxy connect {client})"'

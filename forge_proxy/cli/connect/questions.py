@@ -60,7 +60,8 @@ def reply_in(endpoint: Endpoint, body: JsonDict) -> Reply | None:
         case "messages":
             if body.get("type") != "message":
                 return None
-            return _reply(body, list(_texts(_list(body.get("content")))), "input_tokens", "output_tokens")
+            texts = list(_texts(_list(body.get("content"))))
+            return _reply(body, texts, "input_tokens", "output_tokens", "cache_read_input_tokens")
         case "ollama":
             message = body.get("message")
             if not isinstance(message, dict):
@@ -81,9 +82,12 @@ def error_in(body: Any) -> str | None:
     return message if isinstance(message, str) and message else None
 
 
-def _reply(body: JsonDict, texts: list[str], prompt: str, completion: str) -> Reply:
+def _reply(body: JsonDict, texts: list[str], prompt: str, completion: str, cached: str = "") -> Reply:
+    """`cached` is the field of prompt tokens that `prompt` does not include."""
     usage = _object(body.get("usage"))
-    return Reply("".join(texts).strip(), _number(usage, prompt), _number(usage, completion))
+    tokens = _number(usage, prompt)
+    all_tokens = None if tokens is None else tokens + (_number(usage, cached) or 0)
+    return Reply("".join(texts).strip(), all_tokens, _number(usage, completion))
 
 
 def _texts(parts: list[Any]) -> Iterator[str]:
