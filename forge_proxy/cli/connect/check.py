@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forge_proxy.cli.connect.clients import CLIENTS
-from forge_proxy.cli.connect.questions import Reply, error_in, headers_for, question_for, reply_in
+from forge_proxy.cli.connect.questions import CheckReply, error_in, headers_for, question_for, reply_in
 from forge_proxy.cli.connect.setups import ClientConfigFile, DaemonAddress
 from forge_proxy.cli.connect.write import read_values
 from forge_proxy.cli.connect.written import READERS, ClientFile, Endpoint, IncompleteConfig
@@ -66,7 +66,7 @@ def _read(file: ClientConfigFile, home: Path) -> ClientFile:
     return ClientFile(str(path), values)
 
 
-def _ask(client: str, endpoint: Endpoint) -> Reply:
+def _ask(client: str, endpoint: Endpoint) -> CheckReply:
     response = _send("POST", endpoint, endpoint.url, question_for(endpoint))
     content = _json(response)
     where = f"POST {endpoint.url}"
@@ -121,12 +121,12 @@ def _advice(client: str, status: int) -> str:
             return ""
 
 
-def _shown(reply: Reply) -> str:
+def _shown(reply: CheckReply) -> str:
     text = " ".join(reply.text.split())
     return text[:_SHOWN_CHARACTERS] or "no text, which is normal for a model that reasons first"
 
 
-def _tokens(reply: Reply) -> str:
+def _tokens(reply: CheckReply) -> str:
     if reply.prompt_tokens is None or reply.completion_tokens is None:
         return ""
     return f"{reply.prompt_tokens} + {reply.completion_tokens} tokens, "

@@ -16,7 +16,7 @@ _ANTHROPIC_VERSION = "2023-06-01"
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class CheckReply:
     """What the endpoint returned: text, and tokens of the prompt and of the response as far as it reports them."""
 
     text: str
@@ -45,7 +45,7 @@ def headers_for(endpoint: Endpoint) -> dict[str, str]:
     return key | ({"anthropic-version": _ANTHROPIC_VERSION} if endpoint.api == "messages" else {})
 
 
-def reply_in(endpoint: Endpoint, body: JsonDict) -> Reply | None:
+def reply_in(endpoint: Endpoint, body: JsonDict) -> CheckReply | None:
     """Return the response in a body, or None if the body is not a response of this API."""
     match endpoint.api:
         case "chat_completions":
@@ -66,7 +66,7 @@ def reply_in(endpoint: Endpoint, body: JsonDict) -> Reply | None:
             message = body.get("message")
             if not isinstance(message, dict):
                 return None
-            return Reply(
+            return CheckReply(
                 str(_object(message).get("content") or "").strip(),
                 _number(body, "prompt_eval_count"),
                 _number(body, "eval_count"),
@@ -82,12 +82,12 @@ def error_in(body: Any) -> str | None:
     return message if isinstance(message, str) and message else None
 
 
-def _reply(body: JsonDict, texts: list[str], prompt: str, completion: str, cached: str = "") -> Reply:
+def _reply(body: JsonDict, texts: list[str], prompt: str, completion: str, cached: str = "") -> CheckReply:
     """`cached` is the field of prompt tokens that `prompt` does not include."""
     usage = _object(body.get("usage"))
     tokens = _number(usage, prompt)
     all_tokens = None if tokens is None else tokens + (_number(usage, cached) or 0)
-    return Reply("".join(texts).strip(), all_tokens, _number(usage, completion))
+    return CheckReply("".join(texts).strip(), all_tokens, _number(usage, completion))
 
 
 def _texts(parts: list[Any]) -> Iterator[str]:
