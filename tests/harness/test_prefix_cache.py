@@ -1,7 +1,7 @@
 """Ten turns of real Claude Code on a real llama.cpp: from the second turn on, the server computes only what is new.
 
-Claude Code puts a block that changes with its requests in front of its prompt unless a variable turns it off; here it
-does. The model is the test model, whose file is given a window that Claude Code's prompt of 22,000 tokens fits in: what
+Claude Code puts a block that differs between conversations in front of its prompt unless a variable turns it off; here
+it does. The model is the test model, whose file is given a window that Claude Code's prompt of 22,000 tokens fits in: what
 it says is of no meaning, and what is cached does not depend on it.
 """
 
@@ -56,6 +56,17 @@ def ask(question: str, home: Path, *, is_first: bool) -> dict[str, Any]:
         words, cwd=home, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
     )
     return json.loads(done.stdout)["usage"]
+
+
+@pytest.mark.harness
+def test_another_conversation_finds_the_system_prompt_and_the_tools_cached(tmp_path: Path) -> None:
+    PACKAGE.install()
+    model = with_window(TINY_MODEL, _WINDOW, tmp_path)
+    with daemon("--backend", "embedded", "--gguf", str(model), "--ctx", str(_WINDOW)) as process:
+        configure(process.url, tmp_path)
+        first, other = (ask(question, tmp_path, is_first=True) for question in ("Say hello.", "What is new here?"))
+
+    assert other["input_tokens"] < first["input_tokens"] / 2
 
 
 @pytest.mark.harness
