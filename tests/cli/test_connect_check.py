@@ -31,7 +31,11 @@ REPLIES: dict[str, dict[str, Any]] = {
         "output": [{"type": "reasoning"}, {"type": "message", "content": [{"type": "output_text", "text": "ready"}]}],
         "usage": TOKENS,
     },
-    "/v1/messages": {"type": "message", "content": [{"type": "text", "text": "ready"}], "usage": TOKENS},
+    "/v1/messages": {
+        "type": "message",
+        "content": [{"type": "text", "text": "ready"}],
+        "usage": {"input_tokens": 2, "cache_read_input_tokens": 10, "output_tokens": 3},
+    },
     "/api/chat": {"message": {"content": "ready"}, "prompt_eval_count": 12, "eval_count": 3},
     "/v1/models": {"data": [{"id": "listed"}]},
 }
@@ -242,6 +246,19 @@ def test_a_variable_that_the_client_needs_and_lacks_is_named(home: Path, monkeyp
 
     with pytest.raises(IncompleteConfig, match="environment variable FORGE_API_KEY is not set"):
         checked("zed")
+
+
+def test_the_variables_that_were_just_printed_count_in_the_same_command(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("FORGE_API_KEY", "FORGE_PROXY_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+
+    with daemon("--backend", "embedded") as process:
+        words = ["connect", "zed", "--url", process.url, "--write", "--check"]
+        done = CliRunner().invoke(app, words, catch_exceptions=False)
+
+    assert "reply" in done.stdout
 
 
 def test_a_configuration_is_written_and_checked_in_one_command_with_a_real_daemon(

@@ -31,7 +31,7 @@ def test_a_known_window_below_the_minimum_is_too_small(window: int | None, small
         ([], None),
         ([None], None),
         ([2048, 32_768], None),
-        ([2048, None, 15_000], "too small to begin with: codex (20,000), claude (26,000)"),
+        ([2048, None, 15_000], "too small to begin with: claude (26,000)"),
     ],
 )
 def test_the_largest_window_decides(windows: list[int | None], said: str | None) -> None:

@@ -7,6 +7,7 @@ daemon may remember is the last of its daemon.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from tempfile import TemporaryDirectory
 
 from tests.fakes.processes import daemon
 from tests.harness.server import ScriptedServer
@@ -35,7 +36,9 @@ class Lane:
     def daemon_url(self) -> str:
         """The daemon's root, without `/v1`."""
         if self._daemon_url is None:
-            process = daemon("--backend", "openai", "--backend-url", self.server.url)
+            state = self._daemon.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))  # stored responses
+            options = ("--backend", "openai", "--backend-url", self.server.url)
+            process = daemon(*options, env={"XDG_STATE_HOME": state})
             self._daemon_url = self._daemon.enter_context(process).url
         return self._daemon_url
 

@@ -125,12 +125,8 @@ class ReadThenPatch(ReadThenWrite):
     """The same with a shell for reading and a patch in plain text for writing, as Codex offers them."""
 
     def _calls(self, tools: dict[str, JsonDict]) -> tuple[Call, Call] | None:
-        if "exec_command" not in tools:
+        if not {"exec_command", "apply_patch"} <= tools.keys():
             return None
-        if "apply_patch" not in tools:
-            return Call("exec_command", {"cmd": "cat hello.py"}), Call(
-                "exec_command", {"cmd": f"echo '{self.greeting}' > greeting.txt"}
-            )
         parameter = next(iter(tools["apply_patch"]["parameters"]["properties"]))
         return Call("exec_command", {"cmd": "cat hello.py"}), Call("apply_patch", {parameter: self.patch()})
 

@@ -149,7 +149,7 @@ class FakeDaemons:
     started = 0
 
     @contextmanager
-    def start(self, *options: str) -> Generator[Process]:
+    def start(self, *options: str, **_: object) -> Generator[Process]:
         self.started += 1
         yield cast("Process", SimpleNamespace(url=options[-1]))
 

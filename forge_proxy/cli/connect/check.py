@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forge_proxy.cli.connect.clients import CLIENTS
-from forge_proxy.cli.connect.questions import Reply, error_in, headers_for, question_for, reply_in
+from forge_proxy.cli.connect.questions import CheckReply, error_in, headers_for, question_for, reply_in
 from forge_proxy.cli.connect.setups import ClientConfigFile, DaemonAddress
 from forge_proxy.cli.connect.write import read_values
 from forge_proxy.cli.connect.written import READERS, ClientFile, Endpoint, IncompleteConfig
@@ -31,8 +32,11 @@ class CheckFailed(ForgeError):
     """The configured endpoint did not answer the question; the message says why and what to do."""
 
 
-def check(client: str) -> list[tuple[str, str]]:
-    """Ask the question; return the rows to print. Raises `CannotWrite`, `IncompleteConfig` or `CheckFailed`."""
+def check(client: str, variables: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Ask the question; return the rows to print. `variables` are set in addition to those of the environment.
+
+    Raises `CannotWrite`, `IncompleteConfig` or `CheckFailed`.
+    """
     setup = CLIENTS[client](_OF_NO_DAEMON)
     reader = READERS.get(client)
     if reader is None:
@@ -41,7 +45,7 @@ def check(client: str) -> list[tuple[str, str]]:
     home = Path.home()
     try:
         files = [_read(file, home) for file in setup.files]
-        endpoint = reader(files, os.environ)
+        endpoint = reader(files, {**os.environ, **variables})
         endpoint = endpoint if endpoint.model else replace(endpoint, model=_first_model(endpoint))
     except IncompleteConfig as exc:
         source = "--write" if setup.files else f'eval "$(forge-proxy connect {client})"'
@@ -62,7 +66,7 @@ def _read(file: ClientConfigFile, home: Path) -> ClientFile:
     return ClientFile(str(path), values)
 
 
-def _ask(client: str, endpoint: Endpoint) -> Reply:
+def _ask(client: str, endpoint: Endpoint) -> CheckReply:
     response = _send("POST", endpoint, endpoint.url, question_for(endpoint))
     content = _json(response)
     where = f"POST {endpoint.url}"
@@ -117,12 +121,12 @@ def _advice(client: str, status: int) -> str:
             return ""
 
 
-def _shown(reply: Reply) -> str:
+def _shown(reply: CheckReply) -> str:
     text = " ".join(reply.text.split())
     return text[:_SHOWN_CHARACTERS] or "no text, which is normal for a model that reasons first"
 
 
-def _tokens(reply: Reply) -> str:
+def _tokens(reply: CheckReply) -> str:
     if reply.prompt_tokens is None or reply.completion_tokens is None:
         return ""
     return f"{reply.prompt_tokens} + {reply.completion_tokens} tokens, "

@@ -68,7 +68,7 @@ def connect(
     if undo:
         _undo(client)
     if check_it and not write_it:
-        _check(client)
+        _check(client, {})
     if undo or (check_it and not write_it):
         return
     address = url or default_url(Path.cwd())
@@ -88,7 +88,7 @@ def connect(
     if small := describe_small_window(client, target.window):
         note(small)
     if check_it:
-        _check(client)
+        _check(client, setup.variables)  # which were printed just now
 
 
 def _check_options(
@@ -176,11 +176,11 @@ def _loses_comments(file: ClientConfigFile, copy: Path) -> bool:
     return is_rewritten and sign in copy.read_text(encoding="utf-8")
 
 
-def _check(client: str) -> None:
+def _check(client: str, variables: dict[str, str]) -> None:
     from forge_proxy.cli.connect.check import check
     from forge_proxy.cli.formatting import show_rows
 
-    show_rows(check(client))
+    show_rows(check(client, variables))
 
 
 def _undo(client: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 _FIRST_REQUEST = {
     "opencode": 30_760,  # 1.18.33
-    "codex": 39_540,  # 0.169.0
+    "codex": 22_160,  # 0.169.0, with the model catalog of the daemon
     "claude": 52_870,  # 2.1.329, with a model name that it does not know
     "aider": 3_149,  # 0.86.2, in an empty repository
     "continue": 7_501,  # 1.5.47

@@ -16,7 +16,7 @@ _ANTHROPIC_VERSION = "2023-06-01"
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class CheckReply:
     """What the endpoint returned: text, and tokens of the prompt and of the response as far as it reports them."""
 
     text: str
@@ -45,7 +45,7 @@ def headers_for(endpoint: Endpoint) -> dict[str, str]:
     return key | ({"anthropic-version": _ANTHROPIC_VERSION} if endpoint.api == "messages" else {})
 
 
-def reply_in(endpoint: Endpoint, body: JsonDict) -> Reply | None:
+def reply_in(endpoint: Endpoint, body: JsonDict) -> CheckReply | None:
     """Return the response in a body, or None if the body is not a response of this API."""
     match endpoint.api:
         case "chat_completions":
@@ -60,12 +60,13 @@ def reply_in(endpoint: Endpoint, body: JsonDict) -> Reply | None:
         case "messages":
             if body.get("type") != "message":
                 return None
-            return _reply(body, list(_texts(_list(body.get("content")))), "input_tokens", "output_tokens")
+            texts = list(_texts(_list(body.get("content"))))
+            return _reply(body, texts, "input_tokens", "output_tokens", "cache_read_input_tokens")
         case "ollama":
             message = body.get("message")
             if not isinstance(message, dict):
                 return None
-            return Reply(
+            return CheckReply(
                 str(_object(message).get("content") or "").strip(),
                 _number(body, "prompt_eval_count"),
                 _number(body, "eval_count"),
@@ -81,9 +82,12 @@ def error_in(body: Any) -> str | None:
     return message if isinstance(message, str) and message else None
 
 
-def _reply(body: JsonDict, texts: list[str], prompt: str, completion: str) -> Reply:
+def _reply(body: JsonDict, texts: list[str], prompt: str, completion: str, cached: str = "") -> CheckReply:
+    """`cached` is the field of prompt tokens that `prompt` does not include."""
     usage = _object(body.get("usage"))
-    return Reply("".join(texts).strip(), _number(usage, prompt), _number(usage, completion))
+    tokens = _number(usage, prompt)
+    all_tokens = None if tokens is None else tokens + (_number(usage, cached) or 0)
+    return CheckReply("".join(texts).strip(), all_tokens, _number(usage, completion))
 
 
 def _texts(parts: list[Any]) -> Iterator[str]:

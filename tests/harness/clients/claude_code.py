@@ -6,18 +6,14 @@ from tests.harness.client import Client, Place, connected
 from tests.harness.packages import Npm
 from tests.harness.running import Command
 
-_PACKAGE = Npm("claude", "@anthropic-ai/claude-code")
-_OFF = (
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
-    "DISABLE_AUTOUPDATER",
-    "DISABLE_ERROR_REPORTING",
-)
+PACKAGE = Npm("claude", "@anthropic-ai/claude-code")
+OFF = dict.fromkeys(("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING"), "1")
 
 
 def _start(place: Place) -> Command:
     connected("claude", place)
-    words = (_PACKAGE.command, "-p", "--allowedTools", "Read,Write", "--", place.prompt)
-    return Command(words, {"PATH": _PACKAGE.path, **dict.fromkeys(_OFF, "1")})
+    words = (PACKAGE.command, "-p", "--allowedTools", "Read,Write", "--", place.prompt)
+    return Command(words, {"PATH": PACKAGE.path, **OFF})
 
 
-ROWS = (Client("claude-code", _PACKAGE, _start, is_served_directly=False),)
+ROWS = (Client("claude-code", PACKAGE, _start, is_served_directly=False),)

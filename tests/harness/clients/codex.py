@@ -7,14 +7,14 @@ from tests.harness.packages import Npm
 from tests.harness.running import Command
 from tests.harness.tasks import ReadThenPatch
 
-_PACKAGE = Npm("codex", "@openai/codex")
+PACKAGE = Npm("codex", "@openai/codex")
 
 
 def _start(place: Place) -> Command:
     connected("codex", place)
     quiet = ("-c", "check_for_update_on_startup=false", "-c", "analytics.enabled=false")
     options = ("--skip-git-repo-check", "--sandbox", "danger-full-access")
-    return Command((_PACKAGE.command, "exec", *quiet, *options, place.prompt), {"PATH": _PACKAGE.path})
+    return Command((PACKAGE.command, "exec", *quiet, *options, place.prompt), {"PATH": PACKAGE.path})
 
 
-ROWS = (Client("codex", _PACKAGE, _start, ReadThenPatch, is_served_directly=False),)
+ROWS = (Client("codex", PACKAGE, _start, ReadThenPatch, is_served_directly=False),)
