@@ -60,6 +60,7 @@ STARTS_PROCESSES = {
     "daemon/test_setup.py",
     "engine/test_self_test.py",
     "engine/test_process_pool.py",
+    "evals/test_generated_processes.py",
     "evals/test_results.py",
     "hardware/test_machine.py",
     "settings/test_schema.py",
