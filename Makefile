@@ -7,9 +7,10 @@ MINIMUM_TESTS ?= tests/core/guardrails tests/core/test_tool_names.py tests/wire 
 	tests/workflows/runs tests/settings/test_file.py tests/templates tests/backends/test_cards.py tests/backends/test_chat_templates.py tests/backends/llama_server/test_load_activity.py \
 	tests/cli/test_event_stream.py
 # How many tests run at once. A file of tests is run by one worker, and what takes long comes first. Tests of processes
-# wait as much as they compute, so there is a worker more than there are processors.
+# wait as much as they compute, so there is a worker more than there are processors; `make quick` has none of them.
+quick: WORKERS ?= $(shell nproc)
 WORKERS ?= $(shell expr $$(nproc) + 1)
-PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 GO ?= go
 OLLAMA_VERSION ?= v0.34.4
 ARGS ?=

@@ -12,6 +12,8 @@ from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
+import httpx
+import httpx2
 import pytest
 from hypothesis import settings
 
@@ -28,6 +30,10 @@ settings.register_profile(
     database=None if os.environ.get("CI") else settings.get_profile("default").database,
 )
 settings.load_profile("forge-proxy")
+
+# Each client of httpx reads the 150 certificates of the machine, which takes it 20 ms. Tests share them.
+for library in (httpx, httpx2):
+    setattr(library._transports.default, "create_ssl_context", cache(library.create_ssl_context))  # noqa: B010
 
 TESTS = Path(__file__).parent
 TIERS = {
@@ -55,6 +61,7 @@ STARTS_PROCESSES = {
     "daemon/test_setup.py",
     "engine/test_self_test.py",
     "engine/test_process_pool.py",
+    "evals/test_generated_processes.py",
     "evals/test_results.py",
     "hardware/test_machine.py",
     "settings/test_schema.py",
@@ -67,11 +74,28 @@ STARTS_PROCESSES = {
     "tools/test_executors.py",
 }
 """Files of the tier `process` in folders of another."""
-if stale := [file for file in STARTS_PROCESSES if not (TESTS / file).exists()]:
-    raise pytest.UsageError(f"tests/conftest.py: STARTS_PROCESSES names files that do not exist: {', '.join(stale)}")
 _TIER_OF = {folder: tier for tier, folders in TIERS.items() for folder in folders}
 _ORDER = ["live", "process", "app", "unit"]
-"""What takes long comes first, so that no worker is left alone with it in the end."""
+LONGEST = {
+    "api/admin/test_runs.py",
+    "api/test_length.py",
+    "api/test_loops.py",
+    "backends/llama_server/test_manager.py",
+    "core/rescue/test_forms.py",
+    "schemas/test_routes.py",
+    "system/test_crowds.py",
+    "system/test_large_bodies.py",
+    "system/test_managed.py",
+    "system/test_models.py",
+    "system/test_slow_readers.py",
+    "templates/test_forms.py",
+    "tools/test_mcp.py",
+    "tools/test_mcp_faults.py",
+    "wire/test_large_json.py",
+}
+"""The first files of their tier. What takes long comes first, so that no worker is left alone with it in the end."""
+if stale := [file for file in STARTS_PROCESSES | LONGEST if not (TESTS / file).exists()]:
+    raise pytest.UsageError(f"tests/conftest.py: these files do not exist: {', '.join(stale)}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -102,6 +126,11 @@ def tier_of(path: Path) -> str:
     return _TIER_OF[inside.parts[0]]
 
 
+@cache
+def _position(path: Path) -> tuple[int, bool]:
+    return _ORDER.index(tier_of(path)), path.relative_to(TESTS).as_posix() not in LONGEST
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect tests without garbage collections: nearly all objects that are made stay to the end."""
@@ -116,7 +145,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(tier_of(item.path))
-    items.sort(key=lambda item: _ORDER.index(tier_of(item.path)))
+    items.sort(key=lambda item: _position(item.path))
 
 
 def pytest_collection_finish() -> None:

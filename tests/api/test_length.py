@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forge_proxy.core.guardrails import GuardPolicy
@@ -262,6 +262,7 @@ LIMIT_REPLIES = st.builds(
 
 @pytest.mark.parametrize("accepts", ["nudge", "accept"])
 @examples(150)
+@example(script=[written("```json\n`<tool_call>")] * 4, limited=False)  # an opener in an open fence is code
 @given(script=st.lists(LIMIT_REPLIES, min_size=4, max_size=4), limited=st.booleans())
 def test_text_with_length_is_never_empty_and_never_ends_in_an_opener(
     accepts: str, script: list[Said], limited: bool
@@ -273,5 +274,5 @@ def test_text_with_length_is_never_empty_and_never_ends_in_an_opener(
     if answer.status == 200 and answer.finish == "length":
         assert not answer.calls
         assert (answer.text or "").strip()
-        in_code = (answer.text or "").count("`") % 2
+        in_code = any((answer.text or "").count(mark) % 2 for mark in ("`", "```"))
         assert in_code or not UNFINISHED.search(answer.text or "")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 
 import pytest
@@ -93,27 +91,10 @@ async def test_a_polled_result_is_pending_once_and_then_stays() -> None:
     assert ["pending" in result for result in results(said)[:3]] == [True, False, False]
 
 
-def test_runs_are_the_same_in_every_process() -> None:
-    scenario = BY_NAME["generated_chain"]
-    load = f"from forge_proxy.evals.scenarios import select_scenarios; (one,) = select_scenarios(['{scenario.name}'])"
-    code = f"{load}; print(one.build(3).ideal)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-
-    assert shown == str(scenario.build(3).ideal)
-
-
 def test_the_name_and_the_tag_select_them() -> None:
     assert select_scenarios(["generated"]) == select_scenarios(tags=["generated"]) == SCENARIOS
     assert select_scenarios(["generated_polling"]) == (BY_NAME["generated_polling"],)
     assert select_scenarios() == ALL
-
-
-def test_other_scenarios_do_not_load_them() -> None:
-    load = "import sys; from forge_proxy.evals.scenarios import select_scenarios; select_scenarios(tags=['quick'])"
-    code = f"{load}; print([name for name in sys.modules if 'generated' in name])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-
-    assert shown == "[]"
 
 
 @pytest.mark.parametrize("run", range(12))

@@ -25,7 +25,11 @@ from typing import cast
 import forge_proxy
 
 _LARGEST_REQUEST = 1 << 20
-_OTHER_IMPORTS = ("aiohttp.web", "mcp.server.mcpserver", "uvicorn", "tests.fakes.model_server")
+_OTHER_IMPORTS = (
+    "aiohttp.web", "encodings.idna", "h11", "httpcore", "httpx", "httpx_sse", "mcp.server.mcpserver", "pydantic.v1",
+    "rich.markdown", "tests.fakes.model_server", "uvicorn", "uvicorn.lifespan.off",
+)  # fmt: skip
+"""Besides forge_proxy: what the daemon, commands and the programs of tests import once they need it."""
 
 
 def main() -> None:

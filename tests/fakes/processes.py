@@ -296,9 +296,17 @@ def free_port() -> int:
 
 
 def environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment without this user's settings and state, and with these variables."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FORGE_PROXY_")}
-    own = {"PYTHONUNBUFFERED": "1", "XDG_STATE_HOME": _NO_FOLDER, "XDG_CONFIG_HOME": _NO_FOLDER}
+    """The environment without this user's settings and state, and with these variables.
+
+    Nothing is connected to by TLS, so no process reads the 150 certificates of the machine, which takes it 20 ms.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORGE_PROXY_", "SSL_CERT_"))}
+    own = {
+        "PYTHONUNBUFFERED": "1",
+        "XDG_STATE_HOME": _NO_FOLDER,
+        "XDG_CONFIG_HOME": _NO_FOLDER,
+        "SSL_CERT_DIR": _NO_FOLDER,
+    }
     return {**kept, **own, **(added or {})}
 
 

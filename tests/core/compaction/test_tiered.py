@@ -33,6 +33,20 @@ def contents(messages: list[Message], kind: MessageType) -> list[str]:
     return [message.content for message in messages if message.type is kind]
 
 
+def test_each_cut_has_the_number_of_its_phase() -> None:
+    plan = list(TieredCompact().plans(HISTORY))[-1]
+
+    phases = {(HISTORY[cut.index].type, cut.phase) for cut in plan.cuts}
+
+    assert phases == {
+        (MessageType.STEP_NUDGE, 1),
+        (MessageType.RETRY_NUDGE, 1),
+        (MessageType.TOOL_RESULT, 2),
+        (MessageType.REASONING, 3),
+        (MessageType.TEXT_RESPONSE, 3),
+    }
+
+
 def test_phase_1_drops_corrections_and_truncates_results() -> None:
     after = shortened(1)
 

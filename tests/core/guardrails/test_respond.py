@@ -15,7 +15,7 @@ from forge_proxy.core.messages import ToolCall
 from tests.properties import LENGTHS, OBJECTS, TEXTS, cut, examples
 
 GOOD_ESCAPES = ('\\"', "\\\\", "\\/", "\\b", "\\n", "\\u00e9", "\\uD83D\\uDE00")
-BAD_ESCAPES = ("\\x", "\\u12g4", "\\u0x1f", "\\u+123", "\\u 123", "\\u1_23", "\\ud83d", "\\ude00")
+BAD_ESCAPES = ("\\x", "\\u12g4", "\\u0x1f", "\\u+123", "\\u 123", "\\u1_23", "\\ud83d", "\\ude00", "\\ud83d\\u0041")
 CUT_ESCAPES = ("\\", "\\u", "\\u12", "\\ud83d\\", "\\ud83d\\u")
 ESCAPES = st.sampled_from([*GOOD_ESCAPES, *BAD_ESCAPES, *CUT_ESCAPES, '"', "😀", "\n"])
 OPENINGS = st.sampled_from(['{"message": "', ' {\n"message"\t:"', "{", '{"message"', '{"text": "', '"message": "', ""])

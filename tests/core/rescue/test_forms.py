@@ -669,3 +669,15 @@ def test_bare_json_at_the_end_is_a_call_if_a_call_in_markup_precedes_it() -> Non
     rescued = rescue(f'{story}\nrespond[ARGS]{{}}\n{{"name": "respond", "arguments": {{}}}}', NAMES)
 
     assert [found.form for found in rescued.calls] == ["rehearsal", "json"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [("", " Done.", 1), ("", ".", 1), ("I look: ", ".", 1), ("I look: ", " Done then.", 0), ("", "\nDone.", 0)],
+)
+def test_a_call_without_markup_is_recovered_if_little_text_follows_on_its_line(
+    before: str, after: str, found: int
+) -> None:
+    text = f'{before}{{"name": "get_weather", "arguments": {{"city": "Oslo"}}}}{after}'
+
+    assert len(rescue(text, ("get_weather",)).calls) == found

@@ -522,3 +522,16 @@ def test_without_tools_only_markup_is_a_call(text: str) -> None:
 )
 def test_a_token_used_as_a_word_of_a_sentence_is_kept(text: str) -> None:
     assert rescue(text, NAMES) == RescueResult(text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["<parameter city>Oslo", " <arg_key>city<arg_value>Oslo", ' city="Oslo'],
+    ids=["parameter", "key", "attribute"],
+)
+def test_a_call_whose_tags_cannot_be_read_stays_text_up_to_its_closer(arguments: str) -> None:
+    text = f"<tool_call>get_weather{arguments}</tool_call> Done."
+
+    rescued = rescue(text, ("get_weather",))
+
+    assert (rescued.text, rescued.calls, rescued.broken) == (text, (), True)

@@ -14,6 +14,7 @@ from forge_proxy.core.guardrails.schema.compiled import (
     compile_schema,
     compile_validator,
     find_faults,
+    find_schema_flaw,
     find_surplus_parameters,
     find_uncheckable_tools,
     matches_pattern,
@@ -450,3 +451,9 @@ def test_of_very_many_tools_only_the_first_are_compiled_in_advance(monkeypatch: 
     find_uncheckable_tools(ToolSpec(f"t{number}", {"title": str(number)}) for number in range(30_000))
 
     assert len(seen) == 1_000
+
+
+def test_a_flaw_of_a_schema_is_reported_with_its_place() -> None:
+    assert (find_schema_flaw({"properties": {"a": {"type": 5}}}) or "").startswith("properties.a.type: ")
+    assert (find_schema_flaw({"type": 5}) or "").startswith("type: ")
+    assert find_schema_flaw(WEATHER) is None
