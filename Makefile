@@ -74,6 +74,9 @@ bench: $(VENV)/.developed        ## what the daemon costs, as ratios measured in
 nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge wording
 	$(BIN)/python -m tests.bench.nudges $(ARGS)
 
+patches: $(VENV)/.developed      ## what becomes of damaged patches of Codex, as the table of docs/guardrails.md
+	$(BIN)/python -m tests.bench.patches
+
 client-matrix: $(VENV)/.developed  ## guardrails by kind of client, into docs/evals.md, ARGS="--minutes 60"; continues
 	$(BIN)/python -m tests.bench.client_matrix $(ARGS)
 

@@ -1,4 +1,7 @@
-"""A jump of the system's clock moves no bound: what waits or expires goes by a clock that only runs forward."""
+"""A jump of the system's clock moves no bound: what waits or expires goes by a clock that only runs forward.
+
+Only stored data expires by the wall clock: no other one goes on while the daemon is stopped.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ _READ_BY_PEOPLE = {
     "api/endpoint.py",  # `created` of a response
     "backends/llama_server/server_state.py",  # since when a state lasts
     "cli/run_rows.py",  # times in a table
+    "daemon/database.py",
     "daemon/runs.py",  # when a run was made and changed
     "tools/ports.py",  # timestamps of signatures, and a Retry-After that is a date
 }

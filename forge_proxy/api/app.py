@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from fastapi import FastAPI
@@ -71,7 +70,7 @@ def create_app(
     Raises `ServerConfigError` if the keys cannot be read.
     """
     memory = memory or MemoryBudget(memory_limit(config.memory_mb, None))
-    responses = responses or ResponseStorage(None, time.time)
+    responses = responses or ResponseStorage(None)
     app = FastAPI(title="forge-proxy", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.error_envelopes = ErrorEnvelopes(
         {prefix: surface.encode_error for surface in surfaces for prefix in surface.prefixes},

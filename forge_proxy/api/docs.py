@@ -47,6 +47,9 @@ _EXAMPLES = {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}],
   "stream": true
 }'""",
+    "A response": """curl http://127.0.0.1:8081/v1/responses -H 'Content-Type: application/json' -d '{
+  "input": "What is the weather in Paris?"
+}'""",
     "A message of Anthropic's API": """curl http://127.0.0.1:8081/v1/messages -H 'Content-Type: application/json' -d '{
   "model": "any", "max_tokens": 1000,
   "messages": [{"role": "user", "content": "What is the weather in Paris?"}]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Literal
 
 import orjson
 
+from forge_proxy.api.bodies import SLICED
+from forge_proxy.api.response_store import ResponseRetention, ResponseStore
 from forge_proxy.api.streaming import StreamEncoder
 from forge_proxy.api.surface import DecodedRequest
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.stored_responses import PreviousResponseNotFound, ResponseNotFound, StoredItem, StoredResponse
@@ -24,74 +28,29 @@ from forge_proxy.wire.clients.responses.stored_items import find_references, num
 
 MAX_STORED = 16 * 1024 * 1024
 """Bytes of one response with its input. A larger one is delivered, but not stored."""
-MAX_CONVERSATION = 64 * 1024 * 1024
-"""Bytes of the responses that a request may continue."""
+MAX_CONVERSATION = 16 * 1024 * 1024
+"""Bytes of the responses that a request may continue. A conversation that fills a million tokens has about a third."""
+_SLICE = 256 * 1024
+"""Bytes of items that are parsed before the event loop runs other tasks."""
 _DAY = 24 * 3600
 _LOG = logging.getLogger("forge_proxy.api")
-
-
-class ResponseStore(Protocol):
-    """Stores responses. `store/responses.py` has one for SQLite and PostgreSQL.
-
-    All methods raise `StoreUnavailable`. Responses of other owners and expired ones are as if they did not exist.
-    """
-
-    async def save(self, response: StoredResponse, items: Sequence[StoredItem]) -> None:
-        """Store a response, and keep those that it continues as long. Deletes what has expired."""
-        ...
-
-    async def get(self, response_id: str, owner: str, now: float) -> StoredResponse:
-        """Return a response. Raises `ResponseNotFound`."""
-        ...
-
-    async def delete(self, response_id: str, owner: str, now: float) -> None:
-        """Delete a response with its items. Raises `ResponseNotFound`."""
-        ...
-
-    async def chain(self, response_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
-        """Return the items of a response and of all that it continues, oldest first.
-
-        Raises `ResponseNotFound` if one is missing, or `InvalidRequest` if they have more than `limit` bytes.
-        """
-        ...
-
-    async def conversation(self, conversation_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
-        """Return the items of a conversation, oldest first; none if it has none. Raises `InvalidRequest`, too."""
-        ...
-
-    async def input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
-        """Return a response's own input items. Raises `ResponseNotFound`."""
-        ...
-
-    async def items(self, ids: Sequence[str], owner: str, now: float) -> Mapping[str, StoredItem]:
-        """Return those of these items that are stored."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseRetention:
-    """Which responses are stored, and for how many days."""
-
-    days: int = 30
-    is_default: bool = False
-    """Whether responses are stored unless the request has `store: false`, as OpenAI's are."""
 
 
 class ResponseStorage:
     """The stored responses of a daemon (`api.surface.SurfaceStorage`). `now` returns the seconds since 1970.
 
-    Without `open_store`, none are stored.
+    Without `open_store`, none are stored, and no time is needed.
     """
 
     def __init__(
         self,
         open_store: Callable[[], Awaitable[ResponseStore]] | None,
-        now: Callable[[], float],
-        retention: ResponseRetention = ResponseRetention(),
+        now: Callable[[], float] = lambda: 0.0,
+        retention: ResponseRetention | None = None,
     ) -> None:
         self._open_store = open_store
         self._now = now
-        self._retention = retention
+        self._retention = retention or ResponseRetention()
         self._tasks = ShieldedTasks()
         """A client that disconnects cancels no store operation, which would discard the connection."""
 
@@ -101,8 +60,10 @@ class ResponseStorage:
         is_stored = self._open_store is not None and wants_storing(body, default=self._retention.is_default)
         if is_stored:
             await self._store()  # raises before the model has worked for it
-        body, context = await self._resolve(body, owner)
-        converted = decode_request(body, context, is_stored=is_stored)
+        body, stored = await self._resolve(body, owner)
+        converted = decode_request(body, await _parse(stored), is_stored=is_stored)
+        if sum(len(item.data) for item in stored) > SLICED:
+            converted = replace(converted, chat=replace(converted.chat, is_large=True))
         return DecodedResponsesRequest(converted, response_id, owner)
 
     async def save(self, decoded: DecodedRequest, encoder: StreamEncoder) -> None:
@@ -143,9 +104,10 @@ class ResponseStorage:
         earlier: Sequence[StoredItem] = ()
         if stored.previous_id is not None:
             earlier = await self._tasks.run(store.chain(stored.previous_id, owner, now, MAX_CONVERSATION))
-        return _parse([*earlier, *await self._tasks.run(store.input(response_id, owner, now))])
+        return await _parse([*earlier, *await self._tasks.run(store.input(response_id, owner, now))])
 
-    async def _resolve(self, body: JsonObject, owner: str) -> tuple[JsonObject, Sequence[JsonObject]]:
+    async def _resolve(self, body: JsonObject, owner: str) -> tuple[JsonObject, Sequence[StoredItem]]:
+        """Return a body with the items that its input refers to, and the items of the conversation before it."""
         previous, conversation = read_links(body)
         references = find_references(body)
         if previous is None and conversation is None and not references:
@@ -155,15 +117,16 @@ class ResponseStorage:
             return resolve_references(body, {}), ()
         store, now = await self._store(), self._now()
         if references:
-            found = await self._tasks.run(store.items(references, owner, now))
+            found = await self._tasks.run(store.items(references, owner, now, MAX_CONVERSATION))
+            if sum(len(found[name].data) for name in references if name in found) > MAX_CONVERSATION:
+                raise InvalidRequest("input", f"its references stand for more than {MAX_CONVERSATION} bytes")
             body = resolve_references(body, {name: orjson.loads(item.data) for name, item in found.items()})
         if conversation is not None:
-            found_items = await self._tasks.run(store.conversation(conversation, owner, now, MAX_CONVERSATION))
-            return body, _parse(found_items)
+            return body, await self._tasks.run(store.conversation(conversation, owner, now, MAX_CONVERSATION))
         if previous is None:
             return body, ()
         try:
-            return body, _parse(await self._tasks.run(store.chain(previous, owner, now, MAX_CONVERSATION)))
+            return body, await self._tasks.run(store.chain(previous, owner, now, MAX_CONVERSATION))
         except ResponseNotFound as error:
             raise PreviousResponseNotFound(previous) from error
 
@@ -171,15 +134,10 @@ class ResponseStorage:
         """Return whether a complete response was stored. The client has it in any case."""
         body, now = decoded.converted.body, self._now()
         previous, conversation = read_links(body)
-        own = number_items(listed_items(body.get("input")), encoder.response_id.removeprefix("resp_"))
-        items = [
-            *(StoredItem(str(item.get("id")), "input", orjson.dumps(item).decode()) for item in own),
-            *(StoredItem(str(item.get("id")), "output", orjson.dumps(item).decode()) for item in encoder.output),
-        ]
         document = encoder.response().decode()
-        size = len(document) + sum(len(item.data) for item in items)
-        if size > MAX_STORED:
-            return _report_unsaved(encoder, f"it has {size} bytes; at most {MAX_STORED} are stored")
+        items = _to_stored(body, encoder, MAX_STORED - len(document))
+        if items is None:
+            return _report_unsaved(encoder, f"it has more than {MAX_STORED} bytes with its input")
         expires = now + self._retention.days * _DAY
         response = StoredResponse(encoder.response_id, decoded.owner, now, expires, document, previous, conversation)
         try:
@@ -200,8 +158,35 @@ class ResponseStorage:
         return await self._open_store()
 
 
-def _parse(items: Sequence[StoredItem]) -> list[JsonObject]:
-    return [orjson.loads(item.data) for item in items]
+async def _parse(items: Sequence[StoredItem]) -> list[JsonObject]:
+    """Parse stored items; the event loop runs other tasks in between."""
+    parsed: list[JsonObject] = []
+    size = 0
+    for item in items:
+        parsed.append(orjson.loads(item.data))
+        size += len(item.data)
+        if size > _SLICE:
+            size = 0
+            await asyncio.sleep(0)
+    return parsed
+
+
+def _to_stored(body: JsonObject, encoder: ResponsesEncoder, limit: int) -> list[StoredItem] | None:
+    """Return the items of a request and its response; None if they have more than `limit` bytes."""
+    own = number_items(listed_items(body.get("input")), encoder.response_id.removeprefix("resp_"))
+    kinds: tuple[tuple[Literal["input", "output"], list[JsonObject]], ...] = (
+        ("input", own),
+        ("output", encoder.output),
+    )
+    stored: list[StoredItem] = []
+    for kind, items in kinds:
+        for item in items:
+            data = orjson.dumps(item).decode()
+            limit -= len(data)
+            if limit < 0:
+                return None
+            stored.append(StoredItem(str(item.get("id")), kind, data))
+    return stored
 
 
 def _report_unsaved(encoder: ResponsesEncoder, reason: str) -> bool:

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from forge_proxy.api.response_storage import ResponseRetention, ResponseStorage, ResponseStore
+from forge_proxy.api.response_storage import ResponseStorage
+from forge_proxy.api.response_store import ResponseRetention, ResponseStore
 from forge_proxy.settings import Settings
 
 if TYPE_CHECKING:  # importing SQLAlchemy and Alembic takes most of a second

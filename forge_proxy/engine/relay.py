@@ -62,9 +62,11 @@ class RequestRelay:
                 self._observe(RequestAbandoned(request_id, self._clock.now() - began, slot.queued))
 
     async def load(self, model: str | None, *, client: str = "") -> None:
-        """Wait until the model is loaded. Raises like `open`."""
-        async with self._admission.slot(client, self._models.resolve_cached(model).served or ""):
-            await self._models.resolve(model)
+        """Wait until the model is loaded, in the queue only if another one is loaded now. Raises like `open`."""
+        served, schedule = (await self._models.resolve(model)).served, self._admission.queue.schedule
+        if schedule is not None and schedule.loaded != served:
+            async with self._admission.slot(client, served):
+                pass
 
     def _relay_of(self, call: RawCall) -> RawRelay:
         if not isinstance(self._backend, RawRelay):

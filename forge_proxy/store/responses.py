@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, insert, literal, select, update
+from sqlalchemy import Select, delete, func, insert, literal, select, update
 from sqlalchemy.sql.selectable import CTE
 
 from forge_proxy.core.errors import InvalidRequest
@@ -23,7 +23,7 @@ _RESPONSE = (
 
 
 class ResponseRepository:
-    """`api.response_storage.ResponseStore` in a database."""
+    """`api.response_store.ResponseStore` in a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -109,16 +109,20 @@ class ResponseRepository:
         async with self._database.read() as connection:
             return [StoredItem(*row) for row in await connection.execute(query.order_by(ITEMS.c.position))]
 
-    async def items(self, ids: Sequence[str], owner: str, now: float) -> Mapping[str, StoredItem]:
+    async def items(self, ids: Sequence[str], owner: str, now: float, limit: int) -> Mapping[str, StoredItem]:
         """See the port."""
-        query: Select[Any] = select(*_ITEM).join(RESPONSES, RESPONSES.c.id == ITEMS.c.response_id)
-        query = query.where(*_readable(owner, now)).order_by(RESPONSES.c.created_at)
+        wanted = sorted({one for one in ids if one.isprintable()})
         found: dict[str, StoredItem] = {}
-        wanted = [one for one in ids if one.isprintable()]
+        total = 0
         async with self._database.read() as connection:
             for at in range(0, len(wanted), _MAX_TURNS):
-                rows = await connection.execute(query.where(ITEMS.c.id.in_(wanted[at : at + _MAX_TURNS])))
-                found |= {row.id: StoredItem(*row) for row in rows}
+                chosen = (ITEMS.c.id.in_(wanted[at : at + _MAX_TURNS]), *_readable(owner, now))
+                joined = ITEMS.join(RESPONSES, RESPONSES.c.id == ITEMS.c.response_id)
+                size = select(func.sum(func.length(ITEMS.c.data))).select_from(joined).where(*chosen)
+                total += (await connection.execute(size)).scalar() or 0
+                _check_size("input", total, limit)
+                query = select(*_ITEM).select_from(joined).where(*chosen).order_by(RESPONSES.c.created_at)
+                found |= {row.id: StoredItem(*row) for row in await connection.execute(query)}
         return found
 
 
@@ -160,4 +164,4 @@ def _check_id(response_id: str) -> None:
 
 def _check_size(at: str, size: int, limit: int) -> None:
     if size > limit:
-        raise InvalidRequest(at, f"the stored conversation has {size} bytes; at most {limit} can be continued")
+        raise InvalidRequest(at, f"what it refers to has {size} bytes; at most {limit} can be continued")

@@ -15,6 +15,7 @@ RawBytes: TypeAlias = bytes | bytearray
 RawPieces: TypeAlias = Sequence[bytes | memoryview]
 _PIECE = 256 * 1024
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,200})"|([^\s;,"]{1,200}))', re.IGNORECASE)
+_MAX_PARTS = 100
 _MAX_PART_HEAD = 4096
 _MAX_FORM_MODEL = 512
 _NAMES_MODEL = re.compile(
@@ -139,7 +140,9 @@ def _find_model_field(raw: RawBytes, content_type: str) -> tuple[int, int]:
         return 0, 0
     delimiter = f"--{found[1] or found[2]}".encode("latin-1", "replace")
     at = raw.find(delimiter)
-    while at >= 0:
+    for _ in range(_MAX_PARTS):
+        if at < 0:
+            break
         head = at + len(delimiter)
         value = raw.find(b"\r\n\r\n", head, head + _MAX_PART_HEAD) + 4
         end = raw.find(b"\r\n" + delimiter, value - 2)

@@ -14,8 +14,13 @@ from ollama import ChatResponse, GenerateResponse
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.guardrails import Outcome
+from forge_proxy.core.guardrails.report import Report
+from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
+from forge_proxy.wire.clients.ollama.request import decode_chat
+from tests.api.test_surfaces import PAUSE, sends
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock
 
@@ -249,3 +254,26 @@ async def test_a_key_is_needed_if_keys_are_set() -> None:
 
     assert (refused.response.status_code, list(refused.response.json())) == (401, ["error"])
     assert accepted.response.status_code == 200
+
+
+async def test_the_heartbeat_of_the_ollama_command_needs_no_key() -> None:
+    backend = OpenAICompatible("http://scripted", ScriptedHttp([]))
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None))
+    transport = httpx.ASGITransport(create_app(engine, backend, ServerConfig.model_validate({"api_keys": ["k" * 8]})))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        response = await client.head("/")
+
+    assert (response.status_code, response.content) == (200, b"")
+
+
+async def test_a_long_silence_is_filled_with_lines_without_text() -> None:
+    encoder = decode_chat(ASK).stream_encoder("r", 0)
+    steps = (PAUSE, PAUSE, Chunk((Delta(text="It is"),)), PAUSE, Report(Outcome.PASSTHROUGH))
+
+    sent = await sends(*steps, encoder=encoder)
+
+    lines = [ChatResponse.model_validate_json(message["body"], strict=True) for message in sent[1:]]
+    texts = [line.message.content for line in lines]
+    begun = texts.index("It is")
+    assert (begun > 0, set(texts[:begun]), set(texts[begun + 1 :])) == (True, {""}, {""})
+    assert [line.done for line in lines] == [False] * (len(lines) - 1) + [True]

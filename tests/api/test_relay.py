@@ -19,6 +19,7 @@ from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.errors import BackendBroke, BackendUnreachable
+from forge_proxy.core.scheduling import ModelSchedule
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
@@ -296,6 +297,37 @@ async def test_relayed_requests_wait_for_a_slot() -> None:
 
     assert waiting == 2
     assert statuses == [200] * 5
+
+
+async def test_loading_the_served_model_does_not_wait_for_a_slot() -> None:
+    http = RelayedServer(gate=asyncio.Event())
+    async with asyncio.timeout(30), client_of(http, slots=1) as client:
+        busy = asyncio.create_task(client.post("/v1/embeddings", json=EMBED))
+        await http.arrived.wait()
+        loaded = await client.post("/api/generate", json={"model": "coder"})
+        assert http.gate is not None
+        http.gate.set()
+        await busy
+
+    assert (loaded.status_code, loaded.json()["done_reason"]) == (200, "load")
+
+
+async def test_loading_another_model_of_a_catalog_waits_until_it_is_loaded() -> None:
+    backend = OpenAICompatible("http://model", RelayedServer())
+    clock, catalog = StillClock(), Catalog(("coder", "other"), {}, "coder")
+    admission = Admission(backend, clock, lambda _: None, slots=1, schedule=ModelSchedule(10))
+    admission.set_loaded("coder")
+    models = Models(backend, clock, catalog=catalog)
+    engine = Engine(EngineConfig(backend, clock, lambda _: None, models=models, admission=admission))
+    transport = httpx.ASGITransport(create_app(engine, backend, ServerConfig()))
+    async with asyncio.timeout(30), httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        loading = asyncio.create_task(client.post("/api/chat", json={"model": "other", "stream": False}))
+        wanted = await admission.wait_for_swap()
+        waited = not loading.done()
+        admission.set_loaded(wanted)
+        loaded = await loading
+
+    assert (wanted, waited, loaded.json()["done_reason"]) == ("other", True, "load")
 
 
 async def test_a_response_that_breaks_off_has_no_end() -> None:

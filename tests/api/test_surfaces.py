@@ -21,7 +21,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.connections import ConnectionLimits, ConnectionSupervisor
 from forge_proxy.api.error_responses import ErrorEnvelopes
 from forge_proxy.api.protocol import http_protocol
-from forge_proxy.api.streaming import StreamingAnswer
+from forge_proxy.api.streaming import StreamEncoder, StreamingAnswer
 from forge_proxy.api.surface import Surface
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest, ToolSpec
@@ -308,7 +308,7 @@ PAUSE = object()
 DONE = Report(Outcome.PASSTHROUGH)
 
 
-async def sends(*steps: object, keepalive_seconds: float = 0.01) -> list[Message]:
+async def sends(*steps: object, keepalive_seconds: float = 0.01, encoder: StreamEncoder | None = None) -> list[Message]:
     """What is sent while the engine goes through these steps."""
     sent: list[Message] = []
     more = asyncio.Event()
@@ -332,9 +332,8 @@ async def sends(*steps: object, keepalive_seconds: float = 0.01) -> list[Message
         return await asyncio.get_running_loop().create_future()
 
     config = ServerConfig(first_event_seconds=0.01, keepalive_seconds=keepalive_seconds)
-    encoder = TelegramEncoder()
     async with asyncio.timeout(30):
-        await StreamingAnswer(answer(), encoder, config, {})({}, receive, record)
+        await StreamingAnswer(answer(), encoder or TelegramEncoder(), config, {})({}, receive, record)
     return sent
 
 

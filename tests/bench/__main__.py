@@ -19,6 +19,7 @@ import uvloop
 from tests.bench import measures, report
 from tests.bench.asks import LATENCY, STREAMED_PIECES, STREAMS
 from tests.bench.children import Setup, running_daemon, running_setup
+from tests.bench.client_apis import CONVERSATIONS, client_api_latency, print_client_apis
 from tests.bench.compaction import MESSAGES, compaction_times, request_time
 from tests.bench.speed import rescue_speeds
 from tests.bench.stall import longest_gaps
@@ -53,6 +54,8 @@ async def measure(setup: Setup, effort: Effort) -> None:
     """Measure and print, table by table."""
     report.print_head(setup)
     report.print_latency(setup, [(ask, await measures.latency(setup, ask, effort.latency_rounds)) for ask in LATENCY])
+    surfaces = [(ask, await client_api_latency(setup, ask, effort.latency_rounds)) for ask in CONVERSATIONS]
+    print_client_apis(surfaces, report.CLIENT_API)
     spaced = await measures.stream_costs(setup, effort.spaced_pieces, _PACE_MS, effort.stream_rounds)
     report.print_stream_costs(spaced, STREAMS, f"{effort.spaced_pieces:,} of them, {_PACE_MS:g} ms apart")
     quick = await measures.stream_costs(setup, effort.quick_pieces, 0.0, effort.stream_rounds)

@@ -30,8 +30,8 @@ class Ask:
     def outcome(self) -> str:
         return "clean" if self.tools else "passthrough"
 
-    def request(self) -> bytes:
-        """The bytes of the HTTP request."""
+    def body(self) -> JsonDict:
+        """The request as a chat completion."""
         body: JsonDict = {
             "model": self.model,
             "messages": _conversation(self.turns),
@@ -43,7 +43,11 @@ class Ask:
             body["tools"] = _tools(2 * self.turns)
         if self.pace_ms:
             body["bench_pace_ms"] = self.pace_ms
-        raw = orjson.dumps(body)
+        return body
+
+    def request(self) -> bytes:
+        """The bytes of the HTTP request."""
+        raw = orjson.dumps(self.body())
         lines = ["POST /v1/chat/completions HTTP/1.1", "host: 127.0.0.1", "content-type: application/json"]
         if self.guardrails:
             lines.append(f"x-forge-guardrails: {self.guardrails}")

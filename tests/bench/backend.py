@@ -1,7 +1,8 @@
 """A model server that costs next to nothing: `python -m tests.bench.backend PORT`. Canned answers, as llama-server cuts
 them, under uvicorn.
 
-`model` says how it answers, `max_tokens` in how many pieces, `bench_pace_ms` how long before each piece.
+`model` says how it answers, `max_tokens` or `max_completion_tokens` in how many pieces, `bench_pace_ms` how long before
+each piece.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Asked:
         options: JsonDict = said.get("stream_options") or {}
         return cls(
             said["model"],
-            said["max_tokens"],
+            said.get("max_tokens") or said["max_completion_tokens"],
             said.get("stream", False),
             options.get("include_usage", False),
             said.get("bench_pace_ms", 0) / 1000,

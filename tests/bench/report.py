@@ -24,6 +24,8 @@ class Bound:
 
 PASS_THROUGH = Bound(1.2, 10)
 GUARDED = Bound(1.5, 20)
+CLIENT_API = 1.15
+"""What another client API may add, as a multiple of what chat completions add on the same conversation."""
 THROUGHPUT = 0.5
 GROWTH = 1.1
 IDLE_MB, STREAMS_MB = 100, 200

@@ -111,9 +111,17 @@ async def test_items_are_found_by_their_ids(store: ResponseRepository) -> None:
     await store.save(response("a"), items("1", "2"))
     await store.save(response("b", owner=YOU), items("3"))
 
-    found = await store.items(["msg_2", "msg_3", "msg_4", "msg_\0"], ME, NOW)
+    found = await store.items(["msg_2", "msg_3", "msg_4", "msg_\0"], ME, NOW, LIMIT)
 
     assert {name: item.data for name, item in found.items()} == {"msg_2": '{"id": "2"}'}
+
+
+async def test_items_that_are_too_large_together_are_not_read(store: ResponseRepository) -> None:
+    await store.save(response("a"), [replace(item, data="x" * 600) for item in items("1", "2")])
+
+    assert len(await store.items(["msg_1"], ME, NOW, 1000)) == 1
+    with pytest.raises(InvalidRequest):
+        await store.items(["msg_1", "msg_2"], ME, NOW, 1000)
 
 
 async def test_responses_of_another_key_do_not_exist(store: ResponseRepository) -> None:
@@ -132,7 +140,7 @@ async def test_an_expired_response_does_not_exist_and_is_deleted_by_the_next_sav
 
     with pytest.raises(ResponseNotFound):
         await store.get("resp_a", ME, END)
-    assert await store.items(["msg_1"], ME, END) == {}
+    assert await store.items(["msg_1"], ME, END, LIMIT) == {}
 
     await store.save(response("b", created_at=END, expires_at=END + 1), [])
     with pytest.raises(ResponseNotFound):

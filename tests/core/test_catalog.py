@@ -20,6 +20,9 @@ ALIASES = {"gpt-4o": "large"}
         (("small", "large"), None, None, "small"),
         (("small", "large"), "large", None, "large"),
         (("large",), None, "anything", "large"),
+        (("small", "large"), None, "small:latest", "small"),
+        (("small", "large"), None, "gpt-4o:latest", "large"),
+        (("small", "small:latest"), None, "small:latest", "small:latest"),
     ],
 )
 def test_a_model_is_found_by_name_then_alias_then_default_then_as_the_only_one(

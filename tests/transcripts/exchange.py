@@ -19,7 +19,7 @@ _LONG = 8_000
 _VOLATILE_HEADERS = {"date", "content-length", "connection"}
 _VOLATILE_FIELDS = re.compile(
     r'("(?:uptime_seconds|idle_seconds|pid|ram_mb|cores|vram_mb|queued_seconds|created_at|updated_at|started_at|ended_at|at'
-    r'|seconds|home|path|expires_at)"\s*:\s*)(?:"[^"]*"|-?[0-9.eE+-]+|null)'
+    r'|seconds|home|path|expires_at|total_duration|load_duration|prompt_eval_duration|eval_duration)"\s*:\s*)(?:"[^"]*"|-?[0-9.eE+-]+|null)'
 )
 _CREATED = re.compile(r'("created"\s*:\s*)(?!1700000000\b)\d+')
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")

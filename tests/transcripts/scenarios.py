@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tests.transcripts.exchange import Exchange
 from tests.transcripts.messages import message_exchanges
+from tests.transcripts.ollama_api import ollama_backend_exchanges, ollama_exchanges, relay_exchanges
 from tests.transcripts.replies import NATIVE, PLAIN, SEQUENCES, openai_replies, recorded_replies
 from tests.transcripts.responses import response_exchanges
 from tests.transcripts.server import Reply
@@ -283,4 +284,7 @@ TRANSCRIPTS = (
     _access(),
     Transcript("responses", tuple(response_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
     Transcript("messages", tuple(message_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
+    Transcript("ollama api", tuple(ollama_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
+    Transcript("ollama api before an ollama", tuple(ollama_backend_exchanges()), "ollama"),
+    Transcript("relay", tuple(relay_exchanges())),
 )

@@ -9,7 +9,14 @@ from forge_proxy.backends.llama_server.instance import ServerInstance
 from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.backends.llama_server.status import COMING, describe_stopped
 from forge_proxy.core.chat import ModelCall, ModelCard, find_window
-from forge_proxy.core.errors import BackendError, BackendFault, BackendLost, BackendNotReady, BackendTimeout
+from forge_proxy.core.errors import (
+    BackendError,
+    BackendFault,
+    BackendLost,
+    BackendNotReady,
+    BackendTimeout,
+    RouteNotSupported,
+)
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
@@ -118,6 +125,8 @@ class ManagedLlama:
             try:
                 async with run.server.relay(call) as response:
                     yield response
+            except RouteNotSupported:  # the server has answered
+                raise
             except BackendFault as fault:
                 await _raise_if_lost(run, fault)
                 raise

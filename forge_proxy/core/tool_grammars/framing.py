@@ -50,7 +50,7 @@ def repair_framing(
         if not is_complete:
             del steps["missing end"]
     current = [_with_line_endings(FramingRepair(text, ()))]
-    if current[0].repairs and matches(current[0].text):
+    if current[0].repairs and "\r" not in current[0].text and matches(current[0].text):
         return current[0]
     seen = {text, current[0].text}
     room = _MAX_CHARS
@@ -60,7 +60,8 @@ def repair_framing(
             room -= len(candidate.text)
             if room < 0 or len(seen) > _MAX_CANDIDATES:
                 return None
-            if matches(candidate.text):
+            # A CR that is left may belong to the framing, or to the content.
+            if "\r" not in candidate.text and matches(candidate.text):
                 return candidate
             following.append(candidate)
         current = following
@@ -136,12 +137,12 @@ def _unwrap_fence(text: str) -> str | None:
 
 
 def _drop_blank_lines(text: str) -> str | None:
-    """Return the text without blank lines before and after it."""
+    """Return the text without blank lines before it and empty lines after it: a last line of spaces may be content."""
     lines = text.split("\n")
     first, last = 0, len(lines)
     while first < last and not lines[first].strip():
         first += 1
-    while first < last and not lines[last - 1].strip():
+    while first < last and not lines[last - 1]:
         last -= 1
     kept = "\n".join(lines[first:last]) + "\n" * (last < len(lines))
     return kept if first < last and kept != text else None

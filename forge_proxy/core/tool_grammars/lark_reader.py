@@ -1,7 +1,7 @@
 """Reads a grammar in Lark's syntax. Templates, and imports from other libraries than `common`, are refused.
 
 The library `lark` reads the same syntax, but not the grammar of Codex's `apply_patch`, and not in bounded time
-(docs/decisions/0034-tool-grammars.md).
+(docs/decisions/0035-tool-grammars.md).
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ _BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _CHANGE = re.compile(r"\*\*\* (?:Add|Delete|Update) File: ")
 _BEGUN_END = "*** End P"
 """The shortest beginning of the last line that begins no other line."""
-_BEGIN_LINE = re.compile(rf"^{re.escape(_BEGIN)}[ \t]*$", re.MULTILINE)
-_END_LINE = re.compile(rf"^{re.escape(_END)}[ \t]*$", re.MULTILINE)
 
 
 def has_patch_markers(definition: str) -> bool:
@@ -28,28 +26,30 @@ def _add_end(text: str) -> str | None:
     begin, _, last = text.rpartition("\n")
     if not begin or (last and not (last.startswith(_BEGUN_END) and _END.startswith(last))):
         return None
-    return None if _END_LINE.search(text) else f"{begin}\n{_END}\n"
+    return None if f"\n{_END}" in text else f"{begin}\n{_END}\n"
 
 
 def _drop_repeated_markers(text: str) -> str | None:
     """Return the text without repetitions of its first and its last line."""
     lines = text.split("\n")
     first, last = 0, len(lines)
-    while first + 1 < last and lines[first].rstrip() == lines[first + 1].rstrip() == _BEGIN:
+    while first + 1 < last and lines[first].rstrip(" \t") == lines[first + 1].rstrip(" \t") == _BEGIN:
         first += 1
     is_ended = lines[-1] == ""
     last -= is_ended
-    while first < last - 1 and lines[last - 1].rstrip() == lines[last - 2].rstrip() == _END:
+    while first < last - 1 and lines[last - 1].rstrip(" \t") == lines[last - 2].rstrip(" \t") == _END:
         last -= 1
     return None if (first, last) == (0, len(lines) - is_ended) else "\n".join(lines[first:last]) + "\n" * is_ended
 
 
 def _drop_surroundings(text: str) -> str | None:
     """Return the text from its only first line to its only last line."""
-    begins, ends = [*_BEGIN_LINE.finditer(text)], [*_END_LINE.finditer(text)]
-    if len(begins) != 1 or len(ends) != 1 or begins[0].start() > ends[0].start():
+    lines = text.split("\n")
+    begins = [number for number, line in enumerate(lines) if line.rstrip(" \t") == _BEGIN]
+    ends = [number for number, line in enumerate(lines) if line.rstrip(" \t") == _END]
+    if len(begins) != 1 or len(ends) != 1 or begins[0] > ends[0]:
         return None
-    repaired = f"{_BEGIN}{text[begins[0].end() : ends[0].start()]}{_END}\n"
+    repaired = "\n".join([_BEGIN, *lines[begins[0] + 1 : ends[0]], _END, ""])
     return None if repaired == text else repaired
 
 

@@ -91,6 +91,22 @@ def test_a_marker_inside_a_line_of_the_content_ends_no_patch() -> None:
     assert checked == MatchingText(f"*** Begin Patch\n{about}*** End Patch\n", ("missing end", "text around the patch"))
 
 
+def test_a_last_line_of_spaces_is_content() -> None:
+    """A line of one space is an unchanged empty line."""
+    patch = "*** Begin Patch\n*** Update File: a\n+b\n \n*** End Patch\n"
+
+    assert check_text(PATCH_GRAMMAR, patch.removesuffix("*** End Patch\n") + "\n\n") == MatchingText(
+        patch, ("blank lines", "missing end")
+    )
+
+
+def test_carriage_returns_that_may_be_content_are_not_removed() -> None:
+    text = f"```\n{PATCH}```".replace("1\n", "1\r\n")
+
+    assert isinstance(check_text(PATCH_GRAMMAR, text), MismatchedText)
+    assert check_text(PATCH_GRAMMAR, PATCH.replace("1\n", "1\r\n")) == MatchingText(PATCH.replace("1\n", "1\r\n"))
+
+
 def test_only_grammars_with_the_markers_of_patches_add_them() -> None:
     other = ToolGrammar("lark", PATCH_GRAMMAR.definition.replace("Patch", "Change"))
     text = PATCH.replace("Patch", "Change")

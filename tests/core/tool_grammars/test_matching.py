@@ -82,7 +82,7 @@ def test_texts_of_each_compared_grammar_match() -> None:
 
 
 def test_lark_itself_cannot_load_the_grammar_of_patches() -> None:
-    """The reason for a matcher of our own: see docs/decisions/0034-tool-grammars.md."""
+    """The reason for a matcher of our own: see docs/decisions/0035-tool-grammars.md."""
     with pytest.raises(lark.exceptions.LarkError):
         lark.Lark(PATCH, parser="earley")
 

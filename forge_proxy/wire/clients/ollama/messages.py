@@ -80,7 +80,9 @@ def _convert(message: JsonObject, at: str, ids: _CallIds) -> Json:
     if images and not isinstance(content, str | None):
         fields.reject(f"{at}.content", "text", content)
     out["content"] = user_content(content, images) if isinstance(content, str) else images or content
-    if thinking := fields.read_optional_text(message, "thinking"):
+    if thinking := message.get("thinking"):
+        if not isinstance(thinking, str):
+            fields.reject(f"{at}.thinking", "a string", thinking)
         out["reasoning_content"] = thinking
     calls = fields.read_objects(message, "tool_calls", f"{at}.tool_calls")
     if calls:

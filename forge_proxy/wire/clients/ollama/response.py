@@ -200,6 +200,8 @@ def format_time(created: int) -> str:
 
 def _arguments(text: str) -> object:
     """Return arguments as a JSON object, with the model's own numbers and spelling if they are one."""
+    if not text.strip():
+        return {}
     if read_object(text) is None:
         return to_arguments_object(text)
     # Between the tokens of valid JSON a line end is only space, and inside strings there is none.

@@ -54,7 +54,7 @@ class ResponsesEncoder:
 
     def keepalive(self) -> bytes:
         """Repeat that the response is in progress: clients that time out on silence do not count comments."""
-        return self._begin("") or self._state_event("in_progress")
+        return self._begin("") or self._take_closing() + self._state_event("in_progress")
 
     def close(self) -> None:
         """End the output: from now on, `output` and `response` are complete. `finish` encodes the events."""
@@ -63,11 +63,15 @@ class ResponsesEncoder:
     def finish(self, report: Report) -> bytes:
         """Encode the end of the stream: `response.completed` or `response.incomplete`."""
         self.close()
-        return self._closing + self._state_event(self._status)
+        return self._take_closing() + self._state_event(self._status)
 
     def error(self, error: ClassifiedError) -> bytes:
         """Encode an error as the last event: the response has failed."""
         return self._begin("") + self._state_event("failed", encode_failure(error))
+
+    def _take_closing(self) -> bytes:
+        closing, self._closing = self._closing, b""
+        return closing
 
     @property
     def output(self) -> list[JsonObject]:

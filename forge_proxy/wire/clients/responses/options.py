@@ -10,17 +10,17 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.clients import fields
 
-_FORWARDED = (
-    "model", "temperature", "top_p", "stream", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_options",
-    "prompt_cache_retention", "safety_identifier", "service_tier", "user",
-)  # fmt: skip
+_FORWARDED = ("model", "temperature", "top_p", "stream", "parallel_tool_calls", "service_tier", "user")
 """Fields that a chat completion has, too."""
 _ONLY_HERE = frozenset({
     "background", "client_metadata", "conversation", "include", "input", "instructions", "max_output_tokens",
-    "max_tool_calls", "metadata", "previous_response_id", "reasoning", "store", "stream_options", "text", "tool_choice",
+    "max_tool_calls", "metadata", "previous_response_id", "prompt_cache_key", "prompt_cache_options",
+    "prompt_cache_retention", "reasoning", "safety_identifier", "store", "stream_options", "text", "tool_choice",
     "tools", "top_logprobs", "truncation",
 })  # fmt: skip
-"""Fields that this module, or another one of the codec, reads; or that only describe the request."""
+"""Fields that this module, or another one of the codec, reads; or that only describe the request. Those for OpenAI's
+cache are not forwarded: Codex sends them always, and strict servers reject what they do not know.
+"""
 _DROPPED = ("access_programs", "background_options", "context_management", "image", "moderation", "personality")
 _OF_CHAT = frozenset({
     "function_call", "functions", "logprobs", "max_completion_tokens", "max_tokens", "messages", "n", "response_format",
@@ -45,6 +45,9 @@ def decode_options(body: JsonObject, dropped: list[str]) -> dict[str, Json]:
     _add_reasoning(body, chat, dropped)
     _add_text(body, chat)
     _add_included(body, chat, dropped)
+    options = body.get("stream_options")
+    if is_object(options) and options.get("include_obfuscation") is True:
+        dropped.append("stream_options.include_obfuscation is not supported")
     if body.get("truncation") == "auto":
         dropped.append("truncation auto: the daemon's own compaction applies")
     known = _ONLY_HERE | set(_DROPPED)

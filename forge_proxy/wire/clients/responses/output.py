@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import CallDelta, Delta
+from forge_proxy.wire.clients.responses.call_item import CallItem
 from forge_proxy.wire.clients.responses.options import ENCRYPTED_REASONING, includes, requests_summary
 from forge_proxy.wire.clients.responses.output_items import (
-    CallItem,
     ItemEvent,
     ItemStatus,
     MessageItem,
@@ -22,10 +22,12 @@ _REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 @dataclass(slots=True)
 class _OpenCall:
-    """A call that the model is writing. Its item is opened with the first arguments, when the name is complete."""
+    """A call that the model is writing. Its item is opened when it has a name and the first arguments."""
 
     item: CallItem
     name: str = ""
+    early: str = ""
+    """Arguments that came before the name."""
     is_open: bool = False
 
 
@@ -108,15 +110,17 @@ class OutputWriter:
             call = self._calls[delta.index] = _OpenCall(CallItem(f"fc_{self._suffix}{index:02x}", index, call_id))
         if delta.name and not call.is_open and delta.name != call.name:  # some servers repeat it
             call.name += delta.name
-        if delta.arguments:
-            events += [*self._open(call), *call.item.add(delta.arguments)]
+        call.early += delta.arguments
+        if call.early and call.name:
+            events += self._open(call)
         return events
 
     def _open(self, call: _OpenCall) -> list[ItemEvent]:
-        if call.is_open:
-            return []
+        """Open the item unless it is open, and add the arguments that it does not have."""
+        arguments, call.early = call.early, ""
+        opening = [] if call.is_open else call.item.open(call.name, self._tools.find(call.name))
         call.is_open = True
-        return call.item.open(call.name, self._tools.find(call.name))
+        return [*opening, *call.item.add(arguments)]
 
     def _end_finished(self) -> list[ItemEvent]:
         """End what is complete when another item begins; calls may be written at the same time."""

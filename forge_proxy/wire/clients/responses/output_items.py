@@ -1,4 +1,4 @@
-"""The items of a response while the model writes them, and the events of each. Events have no sequence numbers yet."""
+"""Messages and reasoning while the model writes them, with the events of each. Events have no sequence numbers yet."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Literal, TypeAlias
 
 import orjson
 
-from forge_proxy.core.jsontypes import Json, is_list, read_object
+from forge_proxy.core.jsontypes import Json, is_list
 from forge_proxy.core.logprobs import LogProbs
-from forge_proxy.wire.clients.responses.client_tools import CLIENT_TOOLS
 from forge_proxy.wire.clients.responses.reasoning import encode_reasoning
-from forge_proxy.wire.clients.responses.tools import INPUT, OfferedTool
 
 ItemEvent: TypeAlias = dict[str, Json]
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
@@ -23,7 +21,7 @@ class OutputItem(ABC):
     """An item at `index` of the output. Its events come from `open`, from additions, and from `close`."""
 
     def __init__(self, item_id: str, index: int) -> None:
-        self._id = item_id
+        self.id = item_id
         self.index = index
 
     @abstractmethod
@@ -34,13 +32,16 @@ class OutputItem(ABC):
     def close(self, status: ItemStatus) -> list[ItemEvent]:
         """Return the events that end the item."""
 
-    def _event(self, kind: str, **fields: Json) -> ItemEvent:
-        return {"type": f"response.{kind}", "output_index": self.index, "item_id": self._id, **fields}
+    def event(self, kind: str, **fields: Json) -> ItemEvent:
+        """Return an event about a part of the item."""
+        return {"type": f"response.{kind}", "output_index": self.index, "item_id": self.id, **fields}
 
-    def _added(self, item: Json) -> ItemEvent:
+    def added(self, item: Json) -> ItemEvent:
+        """Return the event that begins the item."""
         return {"type": "response.output_item.added", "output_index": self.index, "item": item}
 
-    def _done(self, status: ItemStatus) -> ItemEvent:
+    def done(self, status: ItemStatus) -> ItemEvent:
+        """Return the event that ends the item."""
         return {"type": "response.output_item.done", "output_index": self.index, "item": self.item(status)}
 
 
@@ -56,7 +57,7 @@ class MessageItem(OutputItem):
 
     def open(self) -> list[ItemEvent]:
         """Return the event that begins the item."""
-        return [self._added(self.item("in_progress"))]
+        return [self.added(self.item("in_progress"))]
 
     def add(self, kind: PartType, text: str, logprobs: LogProbs | None = None) -> list[ItemEvent]:
         """Add text to the present part, or begin one of another type."""
@@ -74,14 +75,14 @@ class MessageItem(OutputItem):
 
     def close(self, status: ItemStatus) -> list[ItemEvent]:
         """Return the events that end the item."""
-        return [*self._end_part(), self._done(status)]
+        return [*self._end_part(), self.done(status)]
 
     def item(self, status: ItemStatus) -> dict[str, Json]:
         """Return the item with its complete parts."""
-        return {"id": self._id, "type": "message", "status": status, "role": "assistant", "content": [*self._parts]}
+        return {"id": self.id, "type": "message", "status": status, "role": "assistant", "content": [*self._parts]}
 
     def _part_event(self, kind: str, **fields: Json) -> ItemEvent:
-        return self._event(kind, content_index=len(self._parts), **fields)
+        return self.event(kind, content_index=len(self._parts), **fields)
 
     def _end_part(self) -> list[ItemEvent]:
         if self._text is None:
@@ -112,21 +113,21 @@ class ReasoningItem(OutputItem):
 
     def open(self) -> list[ItemEvent]:
         """Return the events that begin the item."""
-        item: dict[str, Json] = {"id": self._id, "type": "reasoning", "status": "in_progress", "summary": []}
-        return [self._added(item), self._event(f"{self._part_kind}.added", **self._place, part=self._part(""))]
+        item: dict[str, Json] = {"id": self.id, "type": "reasoning", "status": "in_progress", "summary": []}
+        return [self.added(item), self.event(f"{self._part_kind}.added", **self._place, part=self._part(""))]
 
     def add(self, text: str) -> list[ItemEvent]:
         """Add reasoning."""
         self._text.write(text)
-        return [self._event(f"{self._kind}.delta", **self._place, delta=text)]
+        return [self.event(f"{self._kind}.delta", **self._place, delta=text)]
 
     def close(self, status: ItemStatus) -> list[ItemEvent]:
         """Return the events that end the item."""
         text = self._text.getvalue()
         return [
-            self._event(f"{self._kind}.done", **self._place, text=text),
-            self._event(f"{self._part_kind}.done", **self._place, part=self._part(text)),
-            self._done(status),
+            self.event(f"{self._kind}.done", **self._place, text=text),
+            self.event(f"{self._part_kind}.done", **self._place, part=self._part(text)),
+            self.done(status),
         ]
 
     def item(self, status: ItemStatus) -> dict[str, Json]:
@@ -134,7 +135,7 @@ class ReasoningItem(OutputItem):
         text = self._text.getvalue()
         part = self._part(text)
         item: dict[str, Json] = {
-            "id": self._id,
+            "id": self.id,
             "type": "reasoning",
             "status": status,
             "summary": [part] if self._is_summary else [],
@@ -147,73 +148,6 @@ class ReasoningItem(OutputItem):
 
     def _part(self, text: str) -> Json:
         return {"type": "summary_text" if self._is_summary else "reasoning_text", "text": text}
-
-
-class CallItem(OutputItem):
-    """A call. It is opened with its first arguments: by then the name is complete."""
-
-    def __init__(self, item_id: str, index: int, call_id: str) -> None:
-        super().__init__(item_id, index)
-        self.call_id = call_id
-        self._name = ""
-        self._tool: OfferedTool | None = None
-        self._arguments = StringIO()
-
-    def open(self, function: str, tool: OfferedTool | None) -> list[ItemEvent]:
-        """Begin the item: the model calls `function`, the client's `tool`. Client tools begin at their end."""
-        self._name, self._tool = function, tool
-        return [] if self._kind == "client" else [self._added(self.item("in_progress"))]
-
-    def add(self, arguments: str) -> list[ItemEvent]:
-        """Add arguments. Those of other tools than functions are only sent when they can be decoded."""
-        self._arguments.write(arguments)
-        if self._kind != "function" or not arguments:
-            return []
-        return [self._event("function_call_arguments.delta", delta=arguments)]
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the arguments are complete JSON."""
-        return read_object(self._arguments.getvalue()) is not None
-
-    def close(self, status: ItemStatus) -> list[ItemEvent]:
-        """Return the events that end the item."""
-        arguments = self._arguments.getvalue()
-        match self._kind:
-            case "function":
-                name = self._tool.name if self._tool else self._name
-                ends = [self._event("function_call_arguments.done", arguments=arguments, name=name)]
-            case "custom":
-                text = _input_of(arguments)
-                ends = [self._event("custom_tool_call_input.delta", delta=text)] if text else []
-                ends.append(self._event("custom_tool_call_input.done", input=text))
-            case _:
-                ends = [self._added(self.item("in_progress"))]
-        return [*ends, self._done(status)]
-
-    def item(self, status: ItemStatus) -> dict[str, Json]:
-        """Return the item, of the type that the client's tool has."""
-        head: dict[str, Json] = {"id": self._id, "status": status, "call_id": self.call_id}
-        tool, arguments = self._tool, self._arguments.getvalue()
-        named: dict[str, Json] = {"name": tool.name if tool else self._name}
-        if tool is not None and tool.namespace is not None:
-            named["namespace"] = tool.namespace
-        if self._kind == "client" and tool is not None:
-            known = CLIENT_TOOLS[tool.name]
-            return {**head, "type": known.call_type, **known.to_fields(read_object(arguments) or {})}
-        if self._kind == "custom":
-            return {**head, "type": "custom_tool_call", **named, "input": _input_of(arguments)}
-        return {**head, "type": "function_call", **named, "arguments": arguments}
-
-    @property
-    def _kind(self) -> Literal["function", "custom", "client"]:
-        return self._tool.kind if self._tool else "function"
-
-
-def _input_of(arguments: str) -> str:
-    """Return the text of a custom tool's call; the arguments themselves if the model did not write the object."""
-    text = (read_object(arguments) or {}).get(INPUT)
-    return text if isinstance(text, str) else arguments
 
 
 def _part(kind: PartType, text: str, logprobs: list[Json]) -> Json:

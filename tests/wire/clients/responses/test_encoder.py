@@ -122,6 +122,14 @@ def test_a_name_in_pieces_is_complete_when_the_item_begins() -> None:
     assert next(event["item"]["name"] for event in events if event["type"].endswith("added")) == "get_weather"
 
 
+def test_a_name_after_the_arguments_is_waited_for() -> None:
+    deltas = [Delta(calls=(CallDelta(0, "c", arguments='{"a": '),)), Delta(calls=(CallDelta(0, name="get_weather"),)),
+              Delta(calls=(CallDelta(0, arguments="1}"),))]  # fmt: skip
+    (item,) = final_response(streamed(*deltas, tools=TOOLS))["output"]
+
+    assert (item["name"], item["arguments"]) == ("get_weather", '{"a": 1}')
+
+
 def test_a_call_of_a_custom_tool_is_a_text() -> None:
     events = streamed(*call("apply_patch", '{"input": "*** Be', 'gin\\n"}'), tools=TOOLS)
 
@@ -265,6 +273,16 @@ def test_silence_is_filled_with_the_state() -> None:
     events = read_events(encoder.keepalive() + encoder.keepalive() + encoder.comment("x") + encoder.finish(DONE))
 
     assert names(events) == ["created", "in_progress", "in_progress", "completed"]
+
+
+def test_events_stay_in_order_if_silence_is_filled_while_a_response_is_saved() -> None:
+    encoder = decoded().stream_encoder("r", 7)
+    stream = encoder.write(Chunk((Delta(text="Hi"),)))
+    encoder.close()
+
+    events = read_events(stream + encoder.keepalive() + encoder.finish(DONE))
+
+    assert names(events)[-3:] == ["output_item.done", "in_progress", "completed"]
 
 
 FAILURES = [

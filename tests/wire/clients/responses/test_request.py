@@ -317,7 +317,6 @@ def test_parameters_are_those_of_a_chat_completion() -> None:
         "verbosity": "low",
         "logprobs": True,
         "top_logprobs": 2,
-        "prompt_cache_key": "k",
         "min_p": 0.1,
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -332,12 +331,14 @@ def test_what_no_model_server_can_do_is_reported() -> None:
         include=["web_search_call.action.sources"],
         reasoning={"mode": "pro"},
         moderation={"model": "secret"},
+        stream_options={"include_obfuscation": True},
         store=True,
     ).chat
 
     assert set(chat.dropped) == {
         "context_management is not supported",
         "moderation is not supported",
+        "stream_options.include_obfuscation is not supported",
         "reasoning.mode is not supported",
         "include[0]: web_search_call.action.sources is not supported",
         "truncation auto: the daemon's own compaction applies",
@@ -434,5 +435,9 @@ def test_every_recorded_request_is_accepted(body: JsonDict) -> None:
     chat = decode_request(body).chat
 
     assert set(chat.dropped) <= {"tools[8]: web_search is not supported"}
+    assert set(chat.body) <= {
+        "model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls",
+        "max_completion_tokens",
+    }  # fmt: skip
     results = [item for item in body["input"] if item.get("type") == "function_call_output"]
     assert len([message for message in chat.messages if message["role"] == "tool"]) == len(results)
