@@ -137,13 +137,15 @@ def _add_route(
     errors: dict[str, Any] | None = None,
     former: Sequence[params.Depends] = (),
 ) -> None:
+    responses: dict[int | str, dict[str, Any]] = {**_ERRORS}
+    responses.update(errors or {})
     name = f"{method.lower()}{path.translate(str.maketrans('/-', '__', '{}'))}".replace(":path", "")
     app.router.add_api_route(
         PREFIX + path,
         endpoint,
         methods=[method],
         summary=summary,
-        responses={**_ERRORS, **(errors or {})},
+        responses=responses,
         operation_id=name,
         tags=["admin"],
         dependencies=[Depends(_with_request_id), *former],
