@@ -13,9 +13,10 @@ import forge_proxy
 _WALL_CLOCK = re.compile(r"\btime\.(?:time|time_ns|localtime|gmtime)\b|\bdatetime\.(?:now|utcnow|today)\b")
 _READ_BY_PEOPLE = {
     "api/endpoint.py",  # `created` of a response
+    "api/ollama.py",  # `created_at` of a response
     "backends/llama_server/server_state.py",  # since when a state lasts
     "cli/run_rows.py",  # times in a table
-    "daemon/database.py",
+    "daemon/database.py",  # when a response was stored
     "daemon/runs.py",  # when a run was made and changed
     "tools/ports.py",  # timestamps of signatures, and a Retry-After that is a date
 }

@@ -283,22 +283,8 @@ TRANSCRIPTS = (
     _runs(),
     _access(),
     Transcript("responses", tuple(response_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
-<<<<<<< HEAD
-||||||| merged common ancestors
-<<<<<<<<< Temporary merge branch 1
-    Transcript("messages", tuple(message_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
-||||||||| a02a451
-=========
-=======
-    Transcript("messages", tuple(message_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
->>>>>>> i17-messages
     Transcript("ollama api", tuple(ollama_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
     Transcript("ollama api before an ollama", tuple(ollama_backend_exchanges()), "ollama"),
     Transcript("relay", tuple(relay_exchanges())),
-<<<<<<< HEAD
     Transcript("messages", tuple(message_exchanges()), settings={"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}),
-||||||| merged common ancestors
->>>>>>>>> Temporary merge branch 2
-=======
->>>>>>> i17-messages
 )
