@@ -1,8 +1,8 @@
 """Ten turns of real Claude Code on a real llama.cpp: from the second turn on, the server computes only what is new.
 
 Claude Code puts a block that differs between conversations in front of its prompt unless a variable turns it off; here
-it does. The model is the test model, whose file is given a window that Claude Code's prompt of 22,000 tokens fits in:
-what it says is of no meaning, and what is cached does not depend on it.
+it does. The model is the test model with a window that holds the prompt of 22,000 tokens: what it says has no meaning,
+and what is cached does not depend on it.
 """
 
 from __future__ import annotations
