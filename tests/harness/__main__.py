@@ -20,7 +20,7 @@ from tests.harness.client import Client
 from tests.harness.clients import CLIENTS
 from tests.harness.fault import Fault
 from tests.harness.faults import FAULTS, GROUPS
-from tests.harness.packages import NotInstalled
+from tests.harness.packages import NODE, NotInstalled
 from tests.harness.results import commit, kept
 from tests.harness.run_cells import Cell, run_cells
 from tests.harness.table import document, list_worse, render_groups
@@ -51,7 +51,7 @@ def main() -> int:
     results = run_cells(cells, options.jobs, options.keep)
     print(f"\n{render_groups([client.name for client in clients], faults, results, absent)}\n")
     if options.write:
-        options.write.write_text(document([client.name for client in CLIENTS], kept(), absent))
+        options.write.write_text(document([client.name for client in CLIENTS], kept(), absent, NODE.version()))
     failed = [result for result in results.values() if not result.passed]
     lost = len(cells) - len(results)
     print(list_worse(results.values()))

@@ -9,7 +9,6 @@ import forge_proxy
 from tests.harness.cell import LONGER, NOT_SERVED, SECONDS
 from tests.harness.fault import Fault
 from tests.harness.faults import FAULTS, GROUPS
-from tests.harness.packages import NODE
 from tests.harness.results import Result, Results
 
 _HEAD = """\
@@ -76,7 +75,7 @@ def render(clients: Sequence[str], mistakes: Sequence[str], results: Results, ab
     return "\n".join(lines)
 
 
-def document(clients: Sequence[str], results: Results, absent: Mapping[str, str]) -> str:
+def document(clients: Sequence[str], results: Results, absent: Mapping[str, str], node: str) -> str:
     """What is written to a file: what was run when, the tables, what they add up to, and what did not go well."""
     cells = [results[client, fault] for client in clients for fault in FAULTS if (client, fault) in results]
     dates = sorted({cell.date for cell in cells})
@@ -84,7 +83,7 @@ def document(clients: Sequence[str], results: Results, absent: Mapping[str, str]
         version=forge_proxy.__version__,
         commits=", ".join(sorted({cell.commit for cell in cells if cell.commit})) or "unknown",
         python=platform.python_version(),
-        node=NODE.version(),
+        node=node,
         dates=f"on {dates[0]}" if len(dates) == 1 else f"between {dates[0]} and {dates[-1]}",
         versions=", ".join(dict.fromkeys(cell.version for cell in cells)),
         seconds=SECONDS,

@@ -223,7 +223,7 @@ def test_tasks_by_other_apis_are_counted_apart_and_a_fault_of_one_client_has_one
     both = replace(done, client="c", direct="silent")
     results = {(cell.client, cell.mistake): cell for cell in (done, both, replace(done, mistake="patch in JSON"))}
 
-    text = document(["c", "codex"], results, {})
+    text = document(["c", "codex"], results, {}, "node 22")
 
     assert "Of 1 tasks, 0 were done without the proxy and 1 through it. Of 2 tasks by other APIs, 2 were done" in text
     assert "| codex | not served → done |" in text
