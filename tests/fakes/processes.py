@@ -264,12 +264,20 @@ def closed_port() -> Generator[int]:
         yield held.getsockname()[1]
 
 
-def children(pid: int) -> list[int]:
+def children(pid: int, *, pool: bool = True) -> list[int]:
     """The child processes of a process, including those that have ended and not been waited for.
 
-    Compares the parent of every process: a list made from the threads of one fails when a thread ends meanwhile.
+    Without `pool`, not those of the process pool: a daemon learns a chat template in one at its start. Compares the
+    parent of every process: a list made from the threads of one fails when a thread ends meanwhile.
     """
-    return [child.pid for child in psutil.Process(pid).children()]
+    return [child.pid for child in psutil.Process(pid).children() if pool or not _is_of_the_pool(child)]
+
+
+def _is_of_the_pool(process: psutil.Process) -> bool:
+    try:
+        return "forge_proxy.engine.process_pool_child" in process.cmdline()
+    except psutil.Error:  # it has ended
+        return False
 
 
 def has_ended(pid: int) -> bool:

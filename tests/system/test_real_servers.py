@@ -59,7 +59,7 @@ def over(backend: dict[str, Any], env: dict[str, str] | None = None) -> Generato
 
 def server_of(proxy: Process) -> int:
     """The process of the server, which the launcher has started."""
-    (launcher,) = children(proxy.pid)
+    (launcher,) = children(proxy.pid, pool=False)
     (server,) = children(launcher)
     return server
 
@@ -83,7 +83,7 @@ def test_one_that_is_killed_in_mid_stream_is_started_again(backend: dict[str, An
 @pytest.mark.parametrize("victim", ["launcher", "daemon"])
 def test_nothing_outlives_the_launcher_or_the_daemon(backend: dict[str, Any], victim: str) -> None:
     with over(backend) as proxy:
-        (launcher,) = children(proxy.pid)
+        (launcher,) = children(proxy.pid, pool=False)
         server = server_of(proxy)
 
         os.kill(launcher if victim == "launcher" else proxy.pid, signal.SIGKILL)
@@ -121,7 +121,7 @@ def test_a_file_that_is_not_a_model_is_reported_with_the_servers_log(backend: di
 def test_an_idle_server_is_unloaded_and_loaded_again(backend: dict[str, Any]) -> None:
     with over(backend, {"FORGE_PROXY_BACKEND__LLAMA_SERVER__IDLE_UNLOAD_SECONDS": "0.3"}) as proxy:
         proxy.wait_for("model server", state="asleep")
-        gone = children(proxy.pid)
+        gone = children(proxy.pid, pool=False)
         looked = httpx.get(proxy.url + "/health").status_code
         answer = httpx.post(proxy.url + PATH, json=ask(MODEL, max_tokens=5), timeout=30)
 

@@ -34,7 +34,7 @@ def test_a_run_calls_a_tool_of_an_mcp_server_that_ends_with_the_daemon(tmp_path:
         run = submit(proxy, workflow(server="here"))
         done = wait_until(proxy, run["id"], "completed", "failed")
         wrong = httpx.post(proxy.url + RUNS, json=workflow(server="here", tool="nothing"), timeout=20)
-        started = children(proxy.pid)
+        started = children(proxy.pid, pool=False)
 
         kill(proxy)
 

@@ -55,7 +55,7 @@ def test_an_endless_response_delays_the_end_by_the_drain_time_at_most(server: Pr
 def test_an_idle_daemon_ends_at_once_and_its_embedded_server_with_it() -> None:
     with daemon("--backend", "embedded") as proxy, httpx.Client(base_url=proxy.url) as idle:
         idle.get("/healthz")
-        (child,) = children(proxy.pid)
+        (child,) = children(proxy.pid, pool=False)
         told_at = time.monotonic()
 
         code = proxy.stop()
@@ -68,7 +68,7 @@ def test_an_idle_daemon_ends_at_once_and_its_embedded_server_with_it() -> None:
 
 def test_a_killed_daemon_leaves_no_embedded_server_behind() -> None:
     with daemon("--backend", "embedded") as proxy:
-        (child,) = children(proxy.pid)
+        (child,) = children(proxy.pid, pool=False)
 
         proxy.send_signal(signal.SIGKILL)
 
