@@ -270,12 +270,14 @@ def children(pid: int, *, pool: bool = True) -> list[int]:
     Without `pool`, not those of the process pool: a daemon learns a chat template in one at its start. Compares the
     parent of every process: a list made from the threads of one fails when a thread ends meanwhile.
     """
-    return [child.pid for child in psutil.Process(pid).children() if pool or not _is_of_the_pool(child)]
+    parent = psutil.Process(pid)
+    return [child.pid for child in parent.children() if pool or not _is_of_the_pool(child, parent)]
 
 
-def _is_of_the_pool(process: psutil.Process) -> bool:
+def _is_of_the_pool(process: psutil.Process, parent: psutil.Process) -> bool:
     try:
-        return "forge_proxy.engine.process_pool_child" in process.cmdline()
+        words = process.cmdline()
+        return "forge_proxy.engine.process_pool_child" in words or words == parent.cmdline()  # not executed yet
     except psutil.Error:  # it has ended
         return False
 

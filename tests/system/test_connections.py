@@ -12,7 +12,7 @@ from http.client import HTTPResponse
 import httpx
 import pytest
 
-from tests.fakes.processes import Process, daemon
+from tests.fakes.processes import Process, daemon, until
 from tests.system.asking import PATH, ask
 from tests.system.test_door import BODY, answer, connected, post
 
@@ -163,6 +163,6 @@ def test_a_new_connection_gets_a_503_while_all_others_are_being_served(server: P
 
         assert (refused.status, json.loads(said)["error"]["code"]) == (503, "too_many_connections")
         assert refused.headers["retry-after"] == "1"
-        assert httpx.get(f"{process.url}/healthz").status_code == 200
+        until(lambda: httpx.get(f"{process.url}/healthz").status_code == 200, "there is room again")
     finally:
         process.stop()
