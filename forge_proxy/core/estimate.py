@@ -20,6 +20,9 @@ _TRUST = 0.5
 """Weight of a newly reported ratio in the moving average."""
 
 
+_SCALARS = frozenset({int, float, bool, type(None)})
+
+
 def estimate_tokens(*parts: Json) -> int:
     """Return a quarter of the characters of all texts and names in messages and tools; images and audio count as 0."""
     characters = 0
@@ -31,8 +34,12 @@ def estimate_tokens(*parts: Json) -> int:
         elif is_list(value):
             pending += value
         elif is_object(value):
-            characters += sum(map(len, value))
-            pending += [inner for key, inner in value.items() if key not in _MEDIA]
+            for key, inner in value.items():
+                characters += len(key)
+                if isinstance(inner, str):  # most values; the stack would cost more than counting them
+                    characters += 0 if key in _MEDIA else len(inner)
+                elif inner.__class__ not in _SCALARS and key not in _MEDIA:
+                    pending.append(inner)
     return characters // _CHARACTERS_A_TOKEN
 
 

@@ -163,8 +163,9 @@ def has_cache_marks(value: Json, levels: int = 3) -> bool:
     `levels` are those of lists: messages contain blocks, and these the blocks of results.
     """
     for item in value if is_list(value) and levels else []:
-        if is_object(item) and (
-            is_object(item.get("cache_control")) or has_cache_marks(item.get("content"), levels - 1)
-        ):
+        if not is_object(item):
+            continue
+        inner = item.get("content")
+        if is_object(item.get("cache_control")) or (is_list(inner) and has_cache_marks(inner, levels - 1)):
             return True
     return False
