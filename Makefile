@@ -45,7 +45,7 @@ test-minimum: $(VENV)/.developed ## the declared minimum of every dependency, in
 	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --resolution lowest-direct '.[embedded,postgres]'
 	$(BIN)/uv pip freeze --quiet --python $(MINIMUM)/bin/python | grep -v '^forge-proxy' > $(MINIMUM)/constraints.txt
 	$(BIN)/uv pip uninstall --quiet --python $(MINIMUM)/bin/python forge-proxy
-	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --constraint $(MINIMUM)/constraints.txt pytest pytest-asyncio pytest-xdist hypothesis openai httpx-aiohttp
+	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --constraint $(MINIMUM)/constraints.txt pytest pytest-asyncio pytest-xdist hypothesis openai httpx-aiohttp lark ollama
 	FORGE_TEST_EXAMPLES=0.5 $(MINIMUM)/bin/python -m pytest $(PARALLEL) $(MINIMUM_TESTS)
 
 lint: $(VENV)/.developed docs    ## format, lint, strict types, import contracts, documentation

@@ -117,7 +117,9 @@ def test_hundreds_of_watchers_that_never_read_delay_nobody_and_cost_little(side:
         until(lambda: descriptors(proxy.pid) <= before[0] + 16, "their connections are closed")
 
 
-def test_with_few_descriptors_left_clients_wait_and_the_daemon_survives(side: FarSide, tmp_path: Path) -> None:
+def test_with_few_descriptors_left_the_daemon_survives_and_serves_the_next_client(
+    side: FarSide, tmp_path: Path
+) -> None:
     place = Place(side, tmp_path)
     with place.daemon() as proxy, ExitStack() as idle:
         submit(proxy, submission(side, "look", "finish"))
@@ -127,8 +129,17 @@ def test_with_few_descriptors_left_clients_wait_and_the_daemon_survives(side: Fa
             idle.enter_context(connect(proxy))
         time.sleep(0.5)
         idle.close()
+        until(lambda: _answers(proxy), "the connections are closed")
 
         run = submit(proxy, submission(side, "look", "finish"))
 
         assert wait_until(proxy, run["id"], "completed", "failed")["status"] == "completed"
         assert proxy.printed.count("Traceback") == 0
+
+
+def _answers(proxy: Process) -> bool:
+    """libuv resets new connections while no descriptor is free."""
+    try:
+        return httpx.get(proxy.url + "/health", timeout=20).status_code == 200
+    except httpx.TransportError:
+        return False

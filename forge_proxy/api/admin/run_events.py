@@ -1,11 +1,13 @@
-"""Streams the events of a run as server-sent events."""
+"""Streams the events of a run as server-sent events. Slow to import: only what streams them does so."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+from sse_starlette.sse import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,13 +21,17 @@ _LINE_END = "\n"
 
 def event_stream(request: Request, events: AsyncGenerator[RunEvent], keepalive_seconds: float) -> Response:
     """Return the response. It sends a comment after each `keepalive_seconds` of silence."""
-    from sse_starlette.sse import AppStatus, EventSourceResponse  # slow to import, and not needed at startup
-
-    # The library ends streams by a process-wide flag, which stays set for the next daemon in the same process. The
-    # service that feeds the streams ends them instead.
-    AppStatus.disable_automatic_graceful_drain()
     headers = {"x-request-id": request_id_of(request)}
-    return EventSourceResponse(_to_messages(events), headers=headers, ping=keepalive_seconds, sep=_LINE_END)
+    return _EventStream(_to_messages(events), headers=headers, ping=keepalive_seconds, sep=_LINE_END)
+
+
+class _EventStream(EventSourceResponse):
+    @staticmethod
+    async def _listen_for_exit_signal() -> None:
+        """The library ends every stream of the process once any uvicorn server in it has exited, also a server that is
+        not ours. The service that feeds the streams ends them instead.
+        """
+        await asyncio.Event().wait()
 
 
 async def _to_messages(events: AsyncGenerator[RunEvent]) -> AsyncGenerator[dict[str, Any]]:

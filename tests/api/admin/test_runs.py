@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sse_starlette.sse import AppStatus
 
 from tests.api.admin.world import ADMIN, JsonDict, error, world
 from tests.fakes.says import Said
@@ -288,6 +289,17 @@ async def test_the_event_stream_can_be_resumed_after_any_event() -> None:
     assert rests[-1] == ""
     assert by_query.text == rests[1]
     assert {error(answer) for answer in wrong} == {(400, None, "Last-Event-ID")}
+
+
+async def test_an_event_stream_goes_on_after_another_uvicorn_server_of_the_process_has_exited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(AppStatus, "should_exit", True)
+    async with world(FINISH) as client:
+        submitted = (await client.post(RUNS, json=run())).json()
+        done = await watched(client, submitted["id"])
+
+    assert done["status"] == "completed"
 
 
 def _with(**workflow: Any) -> JsonDict:
