@@ -276,10 +276,15 @@ def children(pid: int, *, pool: bool = True) -> list[int]:
 
 def _is_of_the_pool(process: psutil.Process, parent: psutil.Process) -> bool:
     try:
-        words = process.cmdline()
-        return "forge_proxy.engine.process_pool_child" in words or words == parent.cmdline()  # not executed yet
+        until(lambda: _is_executed(process, parent), "the child is executed")
+        return "forge_proxy.engine.process_pool_child" in process.cmdline()
     except psutil.Error:  # it has ended
         return False
+
+
+def _is_executed(process: psutil.Process, parent: psutil.Process) -> bool:
+    """Whether it has a command line of its own: that of a forked one is its parent's, and then none for a moment."""
+    return process.status() == psutil.STATUS_ZOMBIE or process.cmdline() not in ([], parent.cmdline())
 
 
 def has_ended(pid: int) -> bool:
