@@ -17,7 +17,7 @@ _READ_BY_PEOPLE = {
     "backends/llama_server/server_state.py",  # since when a state lasts
     "cli/run_rows.py",  # times in a table
     "daemon/database.py",  # when a response was stored
-    "daemon/runs.py",  # when a run was made and changed
+    "daemon/jobs.py",  # when a job was created and changed
     "tools/ports.py",  # timestamps of signatures, and a Retry-After that is a date
 }
 

@@ -50,6 +50,7 @@ from forge_proxy.core.errors import (
     ToolChoiceUnsatisfied,
     UnknownModel,
 )
+from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadable
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.stored_responses import NotCancellable, PreviousResponseNotFound, ResponseNotFound
@@ -103,6 +104,9 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     RunNotFound: (404, "invalid_request_error", "run_not_found"),
     RunConflict: (409, "invalid_request_error", "run_conflict"),
     RunNotReadable: (409, "invalid_request_error", "run_not_readable"),
+    JobNotFound: (404, "invalid_request_error", "job_not_found"),
+    JobConflict: (409, "invalid_request_error", "job_conflict"),
+    JobNotReadable: (409, "invalid_request_error", "job_not_readable"),
     ToolUnusable: (502, "server_error", "tool_unusable"),
     PreviousResponseNotFound: (400, "invalid_request_error", "previous_response_not_found"),
     ResponseNotFound: (404, "invalid_request_error", "response_not_found"),

@@ -22,8 +22,8 @@ from forge_proxy.backends.selection import SelectedBackend
 from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.daemon.container import EngineAssembly, MonotonicClock, assemble
 from forge_proxy.daemon.database import build_response_storage, shared_database
+from forge_proxy.daemon.jobs import JobServices, build_jobs, resume, store_url
 from forge_proxy.daemon.reload import LiveSettings
-from forge_proxy.daemon.runs import build_runs, resume, store_url
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Observer
@@ -40,7 +40,7 @@ class Daemon:
     parts: EngineAssembly
     server: HttpServer
     live: LiveSettings
-    runs: Runs
+    services: JobServices
     listener: socket.socket
     log: FilteringBoundLogger
 
@@ -58,7 +58,7 @@ class Daemon:
 
     def end(self, signum: int) -> None:
         """Make `run` return once running responses have finished, or immediately at a second interrupt."""
-        self.runs.end_feeds()  # shutdown does not wait for clients that watch a run: it may last for hours
+        self.services.jobs.end_feeds()  # shutdown does not wait for clients that watch a run: it may last for hours
         self.server.handle_exit(signum, None)
 
     async def run(self, loaded: Callable[[], None] = lambda: None, *, resumes: bool = True) -> None:
@@ -69,7 +69,7 @@ class Daemon:
         """
         background = [asyncio.create_task(self._log_hardware())]
         if resumes:
-            background.append(asyncio.create_task(resume(self.runs, self.live.now, self.log)))
+            background.append(asyncio.create_task(resume(self.services.jobs, self.live.now, self.log)))
         loading = asyncio.create_task(self._load(loaded))
         try:
             await self.server.serve(sockets=[self.listener])
@@ -140,7 +140,7 @@ async def build(
     async with (
         assemble(settings, observe, memory) as parts,
         shared_database(store_url(settings)) as database,
-        build_runs(settings, parts.engine, observe, database) as runs,
+        build_jobs(settings, parts.engine, observe, database) as services,
     ):
         url = parts.choice.url
         if url is not None and await leads_to(url, listener):
@@ -151,10 +151,10 @@ async def build(
         log_backend(parts.choice, settings, log)
         keys = KeyRing(settings.server)
         live = LiveSettings(settings, read, parts.engine, keys)
-        admin = _admin_services(parts, live, runs, memory)
+        admin = _admin_services(parts, live, services.runs, memory)
         responses = build_response_storage(settings, database)
         app = create_app(parts.engine, parts.backend, settings.server, admin, keys, memory, responses=responses)
-        yield Daemon(parts, HttpServer(app, settings.server, memory), live, runs, listener, log)
+        yield Daemon(parts, HttpServer(app, settings.server, memory), live, services, listener, log)
 
 
 def log_backend(choice: SelectedBackend, settings: Settings, log: FilteringBoundLogger) -> None:

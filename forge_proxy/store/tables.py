@@ -2,37 +2,65 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
 METADATA = MetaData()
 
-RUNS = Table(
-    "runs",
+JOBS = Table(
+    "jobs",
     METADATA,
-    Column("id", String(64), primary_key=True),
+    Column("id", String(128), primary_key=True),
+    Column("kind", String(32), nullable=False),
     Column("status", String(32), nullable=False),
-    Column("workflow", Text, nullable=False),
+    Column("title", Text, nullable=False),
     Column("model", Text),
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
     Column("last_event", Integer, nullable=False),
     Column("cancel_requested", Boolean, nullable=False),
-    Column("submission", Text, nullable=False),
+    Column("wake_at", Double),
+    Column("owner", String(64)),
+    Column("parent", String(128), ForeignKey("jobs.id", ondelete="CASCADE")),
+    Column("root", String(128), nullable=False),
+    Column("depth", Integer, nullable=False),
+    Column("action", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("outcome", Text),
+    Column("notify_url", Text),
     Column("claim_key", Text, unique=True),
     Column("claim_digest", Text),
-    Index("runs_by_status", "status", "id"),
+    Index("jobs_by_status", "status", "id"),
+    Index("jobs_by_kind", "kind", "id"),
+    Index("jobs_by_parent", "parent", "status"),
+    Index("jobs_by_root", "root"),
+    Index("jobs_by_wake", "wake_at"),
 )
 
-EVENTS = Table(
-    "run_events",
+JOB_EVENTS = Table(
+    "job_events",
     METADATA,
-    Column("run_id", String(64), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("job_id", String(128), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("type", String(32), nullable=False),
     Column("data", Text, nullable=False),
     Column("at", Double, nullable=False),
+)
+
+DOCUMENTS = Table(
+    "documents",
+    METADATA,
+    Column("digest", String(64), primary_key=True),
+    Column("size", Integer, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
+JOB_DOCUMENTS = Table(
+    "job_documents",
+    METADATA,
+    Column("job_id", String(128), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("digest", String(64), ForeignKey("documents.digest"), primary_key=True),
+    Column("is_part", Boolean, primary_key=True),
+    Index("job_documents_by_digest", "digest"),
 )
 
 RESPONSES = Table(

@@ -33,7 +33,7 @@ from forge_proxy.core.workflow.steps import Steps
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
-from forge_proxy.workflows.cancellation import Cancelled, run_cancellable
+from forge_proxy.jobs.cancellation import Cancelled, run_cancellable
 from forge_proxy.workflows.context import ContextManager
 from forge_proxy.workflows.iterations import IterationRunner
 from forge_proxy.workflows.sdk.client import ChunkType, LLMClient, StreamChunk

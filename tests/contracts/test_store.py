@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from forge_proxy.core.store_errors import StoreInUse
-from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound
+from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
 from forge_proxy.workflows.runs.ports import IdempotencyClaim
 from forge_proxy.workflows.runs.records import RunEvent, StoredRun
-from tests.fakes.owned_store import OwnedRunRepository
+from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.postgres import postgres
 
 
@@ -25,8 +25,8 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-async def store(place: str) -> AsyncGenerator[OwnedRunRepository]:
-    opened = await OwnedRunRepository.open(place)
+async def store(place: str) -> AsyncGenerator[OwnedJobRepository]:
+    opened = await OwnedJobRepository.open(place)
     for head in await opened.list(before=None, limit=1000, status=None):
         await opened.delete(head.id)
     yield opened
@@ -42,7 +42,7 @@ def event(number: int, kind: str = "status") -> RunEvent:
     return RunEvent(number, kind, f'{{"n": {number}, "text": "\\u0000 \\ud83d é"}}', 1.5)
 
 
-async def test_a_stored_run_is_read_unchanged(store: OwnedRunRepository) -> None:
+async def test_a_stored_run_is_read_unchanged(store: OwnedJobRepository) -> None:
     made = await store.create(run(model=None), [event(1)], None)
 
     assert made == run(model=None) == await store.get("run_1")
@@ -50,17 +50,17 @@ async def test_a_stored_run_is_read_unchanged(store: OwnedRunRepository) -> None
     assert await store.events("run_1", after=0, limit=10) == [event(1)]
 
 
-async def test_a_stored_run_survives_a_restart(store: OwnedRunRepository, place: str) -> None:
+async def test_a_stored_run_survives_a_restart(store: OwnedJobRepository, place: str) -> None:
     await store.create(run(), [event(1)], None)
     await store.close()
 
-    again = await OwnedRunRepository.open(place)
+    again = await OwnedJobRepository.open(place)
 
     assert await again.get("run_1") == run()
     await again.close()
 
 
-async def test_a_change_and_its_events_are_stored_together(store: OwnedRunRepository) -> None:
+async def test_a_change_and_its_events_are_stored_together(store: OwnedJobRepository) -> None:
     await store.create(run(), [event(1)], None)
     after = run(status="running", last_event=3, state='{"version":1,"x":1}', updated_at=2.5)
 
@@ -71,7 +71,7 @@ async def test_a_change_and_its_events_are_stored_together(store: OwnedRunReposi
     assert [one.id for one in await store.events("run_1", after=0, limit=2)] == [1, 2]
 
 
-async def test_a_repeated_save_is_stored_once(store: OwnedRunRepository) -> None:
+async def test_a_repeated_save_is_stored_once(store: OwnedJobRepository) -> None:
     await store.create(run(), [event(1)], None)
     after = run(status="running", last_event=2)
 
@@ -81,30 +81,30 @@ async def test_a_repeated_save_is_stored_once(store: OwnedRunRepository) -> None
     assert [one.id for one in await store.events("run_1", after=0, limit=10)] == [1, 2]
 
 
-async def test_a_save_over_a_newer_change_is_refused_completely(store: OwnedRunRepository) -> None:
+async def test_a_save_over_a_newer_change_is_refused_completely(store: OwnedJobRepository) -> None:
     await store.create(run(), [event(1)], None)
     await store.save(run(status="running", last_event=3), 1, [event(2), event(3)])
 
-    with pytest.raises(RunConflict):
+    with pytest.raises(JobConflict):
         await store.save(run(status="failed", last_event=2), 1, [event(2, "lost")])
 
     assert (await store.get("run_1")).status == "running"
     assert all(one.type == "status" for one in await store.events("run_1", after=0, limit=10))
 
 
-async def test_a_repeated_key_returns_its_run(store: OwnedRunRepository) -> None:
+async def test_a_repeated_key_returns_its_run(store: OwnedJobRepository) -> None:
     claim = IdempotencyClaim("k", "digest")
     first = await store.create(run("run_1"), [event(1)], claim)
 
     again = await store.create(run("run_2"), [event(1)], claim)
-    with pytest.raises(RunConflict):
+    with pytest.raises(JobConflict):
         await store.create(run("run_3"), [event(1)], IdempotencyClaim("k", "another"))
 
     assert again == first
     assert [head.id for head in await store.list(before=None, limit=10, status=None)] == ["run_1"]
 
 
-async def test_runs_are_listed_page_by_page_newest_first(store: OwnedRunRepository) -> None:
+async def test_runs_are_listed_page_by_page_newest_first(store: OwnedJobRepository) -> None:
     for number in range(5):
         status = "completed" if number % 2 else "queued"
         await store.create(run(f"run_{number}", status=status), [event(1)], None)
@@ -119,22 +119,22 @@ async def test_runs_are_listed_page_by_page_newest_first(store: OwnedRunReposito
     assert [head.id for head in await store.unfinished()] == ["run_0", "run_2", "run_4"]
 
 
-async def test_deleting_a_run_deletes_its_events(store: OwnedRunRepository) -> None:
+async def test_deleting_a_run_deletes_its_events(store: OwnedJobRepository) -> None:
     await store.create(run(), [event(1)], None)
 
     await store.delete("run_1")
 
     assert await store.events("run_1", after=0, limit=10) == []
     for operation in (store.get, store.head, store.delete):
-        with pytest.raises(RunNotFound):
+        with pytest.raises(JobNotFound):
             await operation("run_1")
-    with pytest.raises(RunNotFound):
+    with pytest.raises(JobNotFound):
         await store.save(run(last_event=2), 1, [event(2)])
 
 
-async def test_a_store_has_one_daemon_at_a_time(store: OwnedRunRepository, place: str) -> None:
+async def test_a_store_has_one_daemon_at_a_time(store: OwnedJobRepository, place: str) -> None:
     with pytest.raises(StoreInUse):
-        await OwnedRunRepository.open(place)
+        await OwnedJobRepository.open(place)
     await store.close()
 
-    await (await OwnedRunRepository.open(place)).close()
+    await (await OwnedJobRepository.open(place)).close()

@@ -25,7 +25,7 @@ from forge_proxy.workflows.runs.ports import RunStore
 from forge_proxy.workflows.runs.service import Runs
 from forge_proxy.workflows.sdk.client_backend import ClientBackend
 from forge_proxy.workflows.tool_registry import ToolRegistry
-from tests.fakes.owned_store import OwnedRunRepository
+from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.said_client import SaidClient
 
 
@@ -38,7 +38,7 @@ async def test_a_store_that_becomes_available_later_is_retried(tmp_path: Path, m
     async def opened() -> AsyncGenerator[RunStore]:
         if faults:
             raise StoreUnavailable(faults.pop(0))
-        store = await OwnedRunRepository.open(url)
+        store = await OwnedJobRepository.open(url)
         yield store
         await store.close()
 

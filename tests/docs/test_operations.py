@@ -15,7 +15,7 @@ from forge_proxy.store.tables import METADATA
 from forge_proxy.telemetry import log_writer
 from forge_proxy.workflows.runs.records import RunEvent, StoredRun
 from tests.docs.guides import GUIDES, blocks
-from tests.fakes.owned_store import OwnedRunRepository
+from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.postgres import postgres
 
 EVENT = RunEvent(1, "status", "{}", 1.5)
@@ -41,14 +41,14 @@ def test_the_numbers_are_those_of_the_code() -> None:
 
 
 async def test_a_backup_of_an_open_store_is_a_whole_store(tmp_path: Path) -> None:
-    store = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{tmp_path / 'runs.db'}")
+    store = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{tmp_path / 'runs.db'}")
     with sqlite3.connect(tmp_path / "runs.db") as source, sqlite3.connect(tmp_path / "backup.db") as target:
         source.backup(target)  # what `.backup` of the sqlite3 program does
     source.close()
     target.close()
     await store.close()
 
-    restored = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{tmp_path / 'backup.db'}")
+    restored = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{tmp_path / 'backup.db'}")
     await restored.close()
     with sqlite3.connect(tmp_path / "backup.db") as copy:
         tables = {name for (name,) in copy.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -59,7 +59,7 @@ async def test_a_backup_of_an_open_store_is_a_whole_store(tmp_path: Path) -> Non
 async def test_the_commands_for_postgresql_back_up_and_restore_a_store(tmp_path: Path) -> None:
     commands = next(block for block in blocks(TEXT, "") if "pg_dump" in block)
     with postgres() as server:
-        store = await OwnedRunRepository.open(server.url)
+        store = await OwnedJobRepository.open(server.url)
         await store.create(
             StoredRun("run_1", "queued", "w", "m", 1.5, 1.5, 1, submission="{}", state="{}"), [EVENT], None
         )
@@ -73,6 +73,6 @@ async def test_the_commands_for_postgresql_back_up_and_restore_a_store(tmp_path:
 
         assert (done.returncode, done.stderr) == (0, "")
         assert (tmp_path / "runs.dump").stat().st_mode & 0o777 == 0o600
-        restored = await OwnedRunRepository.open(server.url)
+        restored = await OwnedJobRepository.open(server.url)
         assert [head.id for head in await restored.list(before=None, limit=10, status=None)] == ["run_1"]
         await restored.close()

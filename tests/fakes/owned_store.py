@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from forge_proxy.store.database import Database, open_database
-from forge_proxy.store.runs import RunRepository
+from forge_proxy.store.jobs import JobRepository
 
 
-class OwnedRunRepository(RunRepository):
+class OwnedJobRepository(JobRepository):
     """Opens and closes its database."""
 
     def __init__(self, database: Database) -> None:
@@ -14,7 +14,7 @@ class OwnedRunRepository(RunRepository):
         self._owned = database
 
     @classmethod
-    async def open(cls, url: str) -> OwnedRunRepository:
+    async def open(cls, url: str) -> OwnedJobRepository:
         """Open the database at a URL. Raises `StoreUnavailable`."""
         return cls(await open_database(url))
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from forge_proxy.core.store_errors import StoreFull, StoreInUse, StoreLocked, StoreLost, StoreUnavailable
 from forge_proxy.store.database import Database, open_database
-from forge_proxy.store.runs import RunRepository
+from forge_proxy.store.jobs import JobRepository
 from forge_proxy.store.tables import RUNS
 from tests.contracts.test_store import event, place, run
 from tests.fakes.postgres import postgres
@@ -55,7 +55,7 @@ class NoteRepository:
 @pytest.fixture
 async def database(place: str) -> AsyncGenerator[Database]:
     opened = await open_database(place)
-    runs = RunRepository(opened)
+    runs = JobRepository(opened)
     for head in await runs.list(before=None, limit=1000, status=None):
         await runs.delete(head.id)
     yield opened
@@ -86,7 +86,7 @@ async def notes_in_file(file: Path) -> AsyncGenerator[NoteRepository]:
 
 
 async def test_two_repositories_share_one_database(database: Database, notes: NoteRepository) -> None:
-    runs = RunRepository(database)
+    runs = JobRepository(database)
 
     await notes.add("1", "a note")
     await runs.create(run(), [event(1)], None)
@@ -96,18 +96,18 @@ async def test_two_repositories_share_one_database(database: Database, notes: No
 
 
 async def test_one_transaction_stores_the_rows_of_two_repositories(database: Database, notes: NoteRepository) -> None:
-    await RunRepository(database).create(run(), [event(1)], None)
+    await JobRepository(database).create(run(), [event(1)], None)
 
     async with database.write() as connection:
         await notes.add_in(connection, "1", "a note")
         await connection.execute(RUNS.update().where(RUNS.c.id == "run_1").values(status="cancelled"))
 
     assert await notes.texts() == ["a note"]
-    assert (await RunRepository(database).get("run_1")).status == "cancelled"
+    assert (await JobRepository(database).get("run_1")).status == "cancelled"
 
 
 async def test_a_transaction_that_raises_stores_nothing(database: Database, notes: NoteRepository) -> None:
-    await RunRepository(database).create(run(), [event(1)], None)
+    await JobRepository(database).create(run(), [event(1)], None)
 
     async def change_both_and_fail() -> None:
         async with database.write() as connection:
@@ -119,7 +119,7 @@ async def test_a_transaction_that_raises_stores_nothing(database: Database, note
         await change_both_and_fail()
 
     assert await notes.texts() == []
-    assert (await RunRepository(database).get("run_1")).status == "queued"
+    assert (await JobRepository(database).get("run_1")).status == "queued"
 
 
 async def test_a_violated_constraint_is_left_to_the_repository(notes: NoteRepository) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from forge_proxy.core.store_errors import StoreUnavailable
-from forge_proxy.workflows.runs.errors import RunNotFound
+from forge_proxy.core.jobs.errors import JobNotFound
 from tests.contracts.test_store import event, place, run, store
-from tests.fakes.owned_store import OwnedRunRepository
+from tests.fakes.owned_store import OwnedJobRepository
 
 __all__ = ["place", "store"]
 
@@ -27,9 +27,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def opened(file: Path) -> AsyncGenerator[OwnedRunRepository]:
+async def opened(file: Path) -> AsyncGenerator[OwnedJobRepository]:
     """A store in the file, with one run."""
-    found = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{file}")
+    found = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{file}")
     await found.create(run(), [event(1)], None)
     yield found
     await found.close()
@@ -49,7 +49,7 @@ def size_of(file: Path) -> int:
 
 @pytest.mark.parametrize("lost", ["runs.db", "runs.db.lock"])
 async def test_a_deleted_file_is_logged_once_and_not_recreated(
-    opened: OwnedRunRepository, file: Path, lost: str, caplog: pytest.LogCaptureFixture
+    opened: OwnedJobRepository, file: Path, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = file.with_name("away")
     move(file.with_name(lost), away)
@@ -65,11 +65,11 @@ async def test_a_deleted_file_is_logged_once_and_not_recreated(
     assert not exists(file.with_name(lost))
     move(away, file.with_name(lost))
     assert (await opened.get("run_1")).id == "run_1"
-    with pytest.raises(RunNotFound):
+    with pytest.raises(JobNotFound):
         await opened.get("run_2")
 
 
-async def test_a_replaced_file_is_not_used(opened: OwnedRunRepository, file: Path) -> None:
+async def test_a_replaced_file_is_not_used(opened: OwnedJobRepository, file: Path) -> None:
     move(file, file.with_name("away"))
     os.close(os.open(file, os.O_CREAT))
 
@@ -78,7 +78,7 @@ async def test_a_replaced_file_is_not_used(opened: OwnedRunRepository, file: Pat
 
 
 @pytest.mark.parametrize("damage", ["garbage", "cut"])
-async def test_a_damaged_file_is_an_error_of_the_store(opened: OwnedRunRepository, file: Path, damage: str) -> None:
+async def test_a_damaged_file_is_an_error_of_the_store(opened: OwnedJobRepository, file: Path, damage: str) -> None:
     await opened.close()
     damage_file(file, damage)
 
@@ -92,7 +92,7 @@ def damage_file(file: Path, how: str) -> None:
 
 
 async def reopen(file: Path) -> None:
-    again = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{file}")
+    again = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{file}")
     try:
         await again.get("run_1")
     finally:
@@ -100,7 +100,7 @@ async def reopen(file: Path) -> None:
 
 
 async def test_a_locked_file_can_be_read_and_a_write_fails_after_a_bounded_wait(
-    opened: OwnedRunRepository, file: Path
+    opened: OwnedJobRepository, file: Path
 ) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -127,13 +127,13 @@ def limit_file_size(size: int) -> Generator[None]:
 
 
 async def test_a_failed_write_stores_nothing_and_stored_runs_can_be_read(
-    opened: OwnedRunRepository, file: Path
+    opened: OwnedJobRepository, file: Path
 ) -> None:
     with limit_file_size(size_of(file.with_name("runs.db-wal"))):
         with pytest.raises(StoreUnavailable):
             await opened.create(run("run_2", submission="x" * 100_000), [event(1)], None)
         assert (await opened.get("run_1")).id == "run_1"
-        with pytest.raises(RunNotFound):
+        with pytest.raises(JobNotFound):
             await opened.get("run_2")
 
     await opened.create(run("run_2"), [event(1)], None)
@@ -141,8 +141,8 @@ async def test_a_failed_write_stores_nothing_and_stored_runs_can_be_read(
 
 
 @pytest.mark.parametrize("run_id", ["run_\0", "", "x" * 8000, "run_\ud83d", "\U0001f600", "run_%", "a'b\"", "\n"])
-async def test_an_unusual_id_is_not_found(store: OwnedRunRepository, run_id: str) -> None:
+async def test_an_unusual_id_is_not_found(store: OwnedJobRepository, run_id: str) -> None:
     for operation in (store.get, store.head, store.delete):
-        with pytest.raises(RunNotFound) as caught:
+        with pytest.raises(JobNotFound) as caught:
             await operation(run_id)
         assert len(str(caught.value)) < 400

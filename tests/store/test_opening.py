@@ -16,8 +16,8 @@ from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.store.config import StoreConfig
 from forge_proxy.store.connections import DatabaseConnections
 from forge_proxy.store.tables import METADATA
-from forge_proxy.workflows.runs.errors import RunNotFound
-from tests.fakes.owned_store import OwnedRunRepository
+from forge_proxy.core.jobs.errors import JobNotFound
+from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.postgres import postgres
 
 
@@ -33,7 +33,7 @@ async def fail_within_migration(connections: DatabaseConnections) -> None:
 
 async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    await (await OwnedRunRepository.open(url(file))).close()
+    await (await OwnedJobRepository.open(url(file))).close()
 
     connections = DatabaseConnections(url(file))
     async with connections.writer.connect() as connection:
@@ -50,7 +50,7 @@ async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None
 async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     file = tmp_path / "state" / "forge-proxy" / "runs.db"
 
-    await (await OwnedRunRepository.open(url(file))).close()
+    await (await OwnedJobRepository.open(url(file))).close()
 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -64,7 +64,7 @@ async def test_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path) ->
         await fail_within_migration(connections)
     await connections.close()
 
-    store = await OwnedRunRepository.open(url(file))
+    store = await OwnedJobRepository.open(url(file))
 
     assert await store.unfinished() == []
     await store.close()
@@ -72,13 +72,13 @@ async def test_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path) ->
 
 async def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    await (await OwnedRunRepository.open(url(file))).close()
+    await (await OwnedJobRepository.open(url(file))).close()
     with sqlite3.connect(file) as raw:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
 
     with pytest.raises(StoreUnavailable, match="a newer forge-proxy or another program wrote"):
-        await OwnedRunRepository.open(url(file))
+        await OwnedJobRepository.open(url(file))
 
 
 async def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path) -> None:
@@ -86,33 +86,33 @@ async def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path) -> None
     file.write_text("this is not a database, and longer than the header of one: it is only text")
 
     with pytest.raises(StoreUnavailable, match="file is not a database"):
-        await OwnedRunRepository.open(url(file))
+        await OwnedJobRepository.open(url(file))
     with pytest.raises(StoreUnavailable, match=r"check store\.url"):
-        await OwnedRunRepository.open(url(file / "below" / "runs.db"))
+        await OwnedJobRepository.open(url(file / "below" / "runs.db"))
 
 
 async def test_an_unreachable_postgresql_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
-        await OwnedRunRepository.open(f"postgresql+asyncpg://someone@/runs?host={tmp_path}")
+        await OwnedJobRepository.open(f"postgresql+asyncpg://someone@/runs?host={tmp_path}")
     with postgres() as server, pytest.raises(StoreUnavailable, match="does not exist"):
-        await OwnedRunRepository.open(server.url.replace("/postgres?", "/nowhere?"))
+        await OwnedJobRepository.open(server.url.replace("/postgres?", "/nowhere?"))
 
 
 async def test_after_a_restart_of_postgresql_the_first_daemon_to_lock_it_writes() -> None:
     with postgres() as server:
-        first = await OwnedRunRepository.open(server.url)
+        first = await OwnedJobRepository.open(server.url)
         server.stop()
         with pytest.raises(StoreUnavailable):
             await first.delete("x")
         server.start()
-        with pytest.raises(RunNotFound):
+        with pytest.raises(JobNotFound):
             await first.delete("x")
         with pytest.raises(StoreInUse):
-            await OwnedRunRepository.open(server.url)
+            await OwnedJobRepository.open(server.url)
 
         server.stop()
         server.start()
-        second = await OwnedRunRepository.open(server.url)
+        second = await OwnedJobRepository.open(server.url)
 
         with pytest.raises(StoreInUse):
             await first.delete("x")

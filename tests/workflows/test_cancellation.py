@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from forge_proxy.workflows.cancellation import Cancelled, acquire_cancellable
+from forge_proxy.jobs.cancellation import Cancelled, acquire_cancellable
 
 
 @pytest.mark.parametrize("moments", range(10))

@@ -1,4 +1,4 @@
-"""Streams the events of a run as server-sent events. Slow to import: only what streams them does so."""
+"""Streams the events of a job as server-sent events. Slow to import: only what streams them does so."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forge_proxy.api.identity import request_id_of
-from forge_proxy.workflows.runs.errors import RunNotFound
-from forge_proxy.workflows.runs.records import RunEvent
+from forge_proxy.core.jobs.errors import JobNotFound
+from forge_proxy.core.jobs.records import JobEvent
 
 _LINE_END = "\n"
 """The library's default is CRLF."""
 
 
-def event_stream(request: Request, events: AsyncGenerator[RunEvent], keepalive_seconds: float) -> Response:
+def event_stream(request: Request, events: AsyncGenerator[JobEvent], keepalive_seconds: float) -> Response:
     """Return the response. It sends a comment after each `keepalive_seconds` of silence."""
     headers = {"x-request-id": request_id_of(request)}
     return _EventStream(_to_messages(events), headers=headers, ping=keepalive_seconds, sep=_LINE_END)
@@ -34,10 +34,10 @@ class _EventStream(EventSourceResponse):
         await asyncio.Event().wait()
 
 
-async def _to_messages(events: AsyncGenerator[RunEvent]) -> AsyncGenerator[dict[str, Any]]:
+async def _to_messages(events: AsyncGenerator[JobEvent]) -> AsyncGenerator[dict[str, Any]]:
     async with aclosing(events):
         try:
             async for event in events:
                 yield {"data": event.data, "event": event.type, "id": str(event.id)}
-        except RunNotFound:  # deleted while its events were streamed
+        except JobNotFound:  # deleted while its events were streamed
             return

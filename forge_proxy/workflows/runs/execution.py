@@ -1,4 +1,4 @@
-"""Executes one run until it ends or waits for its client. Each step is stored before the next one starts."""
+"""Runs as a kind of jobs: a phase executes one until it ends or waits for its client, and stores each step."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from forge_proxy.core.errors import (
     ModelNotLoaded,
     Overloaded,
 )
+from forge_proxy.core.jobs.actions import Finished, NextAction, RunPhase, Wait
+from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadable
+from forge_proxy.core.jobs.records import NewEvent, StoredJob
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
 from forge_proxy.core.workflow.run import RunState, ToolOutcome, close_open_calls
 from forge_proxy.engine.answer import Engine
-from forge_proxy.workflows.cancellation import Cancelled, run_cancellable
+from forge_proxy.jobs.cancellation import Cancelled, run_cancellable
+from forge_proxy.jobs.storage_limits import MAX_DEPTH, is_too_deep
+from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.workflows.context import CompactEvent, ContextManager
 from forge_proxy.workflows.runner import WorkflowRunner
-from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound
 from forge_proxy.workflows.runs.message_json import to_json
-from forge_proxy.workflows.runs.records import NewEvent
 from forge_proxy.workflows.runs.run_writer import RunWriter
 from forge_proxy.workflows.runs.serialization import serialize_error, serialize_result
-from forge_proxy.workflows.runs.storage_limits import MAX_DEPTH, is_too_deep
-from forge_proxy.workflows.runs.submission import Submission, read_submission
+from forge_proxy.workflows.runs.submission import Submission
 from forge_proxy.workflows.tool_registry import BoundTools, ToolRegistry
 from forge_proxy.workflows.tools import CallExecutor
 
@@ -41,6 +43,9 @@ _RETRY_DELAYS = (1, 2, 5, 10, 20, 30, 30, 30, 60, 60, 60)
 """Seconds between retries, about five minutes in total. The schedule restarts with each response of the model."""
 
 
+_PHASE = RunPhase("run", queue="runs")
+AWAIT_CLIENT = Wait(None, _PHASE, "requires_action")
+"""The next action of a run that waits for outputs of its client."""
 _STRATEGIES: Mapping[str, Callable[[int], CompactStrategy]] = {
     "none": lambda _: NoCompact(),
     "sliding": SlidingWindowCompact,
@@ -57,36 +62,45 @@ class ExecutionDeps:
     report: Callable[[str, Exception], None]
 
 
-async def execute_run(writer: RunWriter, deps: ExecutionDeps) -> None:
-    """Execute a run. Raises `StoreInUse` if another daemon uses the store by now, `RunNotFound` if it was deleted."""
-    try:
-        submission = read_submission(writer.run.submission)
-        await _Execution(writer, deps, submission).run()
-    except WorkflowCancelledError:
-        async with writer.change_lock:
-            await store_cancelled(writer, wait=True)
-    except (StoreUnavailable, RunNotFound, RunConflict):
-        raise
-    except ForgeError as error:
-        await _store_failed(writer, error)
-    except Exception as error:  # noqa: BLE001 - internal: it must not affect other runs
-        deps.report(writer.run.id, error)
-        await _store_failed(writer, error)
+class RunHandler:
+    """The kind of jobs that are runs: `jobs.ports.JobHandler`."""
+
+    kind = "run"
+
+    def __init__(self, deps: ExecutionDeps) -> None:
+        self._deps = deps
+
+    def first_action(self, job: StoredJob) -> RunPhase:
+        """See the port."""
+        return _PHASE
+
+    async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
+        """Execute the run until it ends or waits for its client. See the port."""
+        run = RunWriter(writer)
+        try:
+            return await _Execution(run, self._deps, run.submission()).run()
+        except WorkflowCancelledError:
+            return AWAIT_CLIENT  # in place of which `cancelled` is stored
+        except (StoreUnavailable, JobNotFound, JobConflict, JobNotReadable):
+            raise
+        except Exception as error:  # noqa: BLE001 - internal: it must not affect other runs
+            if not isinstance(error, ForgeError):
+                self._deps.report(run.id, error)
+            return _stage_failed(run, error)
+
+    def on_cancel(self, writer: JobWriter) -> None:
+        """See the port."""
+        run = RunWriter(writer)
+        state, events = _close_calls(run.state)
+        run.stage(*events, state=state)
 
 
-async def store_cancelled(writer: RunWriter, *, wait: bool = False) -> None:
-    """Store the status `cancelled`."""
-    state, events = _close_calls(writer.state)
-    event = NewEvent("status", {"status": "cancelled"})
-    await writer.write(*events, event, state=state, status="cancelled", wait=wait)
-
-
-async def _store_failed(writer: RunWriter, error: Exception) -> None:
+def _stage_failed(run: RunWriter, error: Exception) -> Finished:
     name = type(error).__name__ if isinstance(error, ForgeError) else "InternalError"
     event = NewEvent("status", {"status": "failed", "error": name})
-    async with writer.change_lock:  # a concurrent cancel request comes first or gets an error
-        state, events = _close_calls(writer.state)
-        await writer.write(*events, event, state=state, status="failed", outcome=serialize_error(error), wait=True)
+    state, events = _close_calls(run.state)
+    run.stage(*events, event, state=state, outcome=serialize_error(error))
+    return Finished("failed")
 
 
 def _close_calls(state: RunState) -> tuple[RunState, list[NewEvent]]:
@@ -98,29 +112,24 @@ def _close_calls(state: RunState) -> tuple[RunState, list[NewEvent]]:
 class _Execution:
     """The execution of one run."""
 
-    def __init__(self, writer: RunWriter, deps: ExecutionDeps, submission: Submission) -> None:
-        self._writer = writer
+    def __init__(self, run: RunWriter, deps: ExecutionDeps, submission: Submission) -> None:
+        self._run = run
         self._deps = deps
         self._submission = submission
         self._workflow = submission.workflow.definition()
         self._events: list[NewEvent] = []
 
-    async def run(self) -> None:
-        """Execute the run and store its result."""
-        writer = self._writer
-        await writer.write(NewEvent("status", {"status": "running"}), status="running", wait=True)
-        tools = self._deps.tools.bind(self._submission.executes, writer.run.id)
-        await self._run_with_retries(await self._runner(), _StoringExecutor(tools, writer))
-        async with writer.change_lock:
-            if (ended := writer.state.ended) is not None:
-                event = NewEvent("status", {"status": "completed"})
-                await writer.write(event, status="completed", outcome=serialize_result(ended), wait=True)
-            elif writer.cancel.is_set():
-                await store_cancelled(writer, wait=True)
-            else:
-                calls: list[Json] = [*open_calls(writer.state)]
-                event = NewEvent("status", {"status": "requires_action", "calls": calls})
-                await writer.write(event, status="requires_action", wait=True)
+    async def run(self) -> NextAction:
+        """Execute the run; stage its result, or the calls whose outputs it waits for."""
+        run = self._run
+        tools = self._deps.tools.bind(self._submission.executes, run.id)
+        await self._run_with_retries(await self._runner(), _StoringExecutor(tools, run))
+        if (ended := run.state.ended) is not None:
+            run.stage(NewEvent("status", {"status": "completed"}), outcome=serialize_result(ended))
+            return Finished("completed")
+        calls: list[Json] = [*open_calls(run.state)]
+        run.stage(NewEvent("status", {"status": "requires_action", "calls": calls}))
+        return AWAIT_CLIENT
 
     async def _runner(self) -> WorkflowRunner:
         submission = self._submission
@@ -152,37 +161,34 @@ class _Execution:
 
     async def _run_with_retries(self, runner: WorkflowRunner, executor: CallExecutor) -> None:
         """Execute all steps possible here; wait while the model server is unavailable."""
-        delays, since = iter(_RETRY_DELAYS), self._writer.state.iteration
+        delays, since = iter(_RETRY_DELAYS), self._run.state.iteration
         while True:
             try:
                 return await self._run_steps(runner, executor)
             except _TEMPORARY_ERRORS as error:
-                if self._writer.state.iteration != since:
-                    delays, since = iter(_RETRY_DELAYS), self._writer.state.iteration
+                if self._run.state.iteration != since:
+                    delays, since = iter(_RETRY_DELAYS), self._run.state.iteration
                 if (seconds := next(delays, None)) is None:
                     raise
                 await self._wait(seconds, error)
 
     async def _run_steps(self, runner: WorkflowRunner, executor: CallExecutor) -> None:
-        writer = self._writer
+        run = self._run
         self._events.clear()
-        steps = runner.drive(
-            self._workflow, writer.state, executor=executor, cancel_event=writer.cancel, run_id=writer.run.id
-        )
+        steps = runner.drive(self._workflow, run.state, executor=executor, cancel_event=run.cancel, run_id=run.id)
         async with aclosing(steps):
             async for state in steps:
-                events = [*self._events, *state_events(writer.state, state)]
+                events = [*self._events, *state_events(run.state, state)]
                 self._events.clear()
-                await writer.write(*events, state=state, wait=True)
+                await run.write(*events, state=state)
 
     async def _wait(self, seconds: float, error: ForgeError) -> None:
-        writer = self._writer
-        event = NewEvent("waiting", {"error": type(error).__name__, "seconds": seconds})
-        await writer.write(event, wait=True)
+        run = self._run
+        await run.write(NewEvent("waiting", {"error": type(error).__name__, "seconds": seconds}))
         try:
-            await run_cancellable(writer.cancel, asyncio.sleep(seconds))
+            await run_cancellable(run.cancel, asyncio.sleep(seconds))
         except Cancelled:
-            now = writer.state
+            now = run.state
             raise WorkflowCancelledError(now.messages, now.steps, now.iteration) from None
 
 
@@ -192,9 +198,9 @@ class _StoringExecutor:
     Arguments and results are stored with the run: a value that could not be read again is an error of the call.
     """
 
-    def __init__(self, tools: BoundTools, writer: RunWriter) -> None:
+    def __init__(self, tools: BoundTools, run: RunWriter) -> None:
         self._tools = tools
-        self._writer = writer
+        self._run = run
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
         """See `CallExecutor`."""
@@ -202,7 +208,7 @@ class _StoringExecutor:
             return ToolOutcome.failed(f"the arguments are nested deeper than {MAX_DEPTH} levels")
         if self._tools.is_external(call.tool):
             event = NewEvent("tool_started", {"tool_call_id": call.id, "tool": call.tool, "key": key})
-            await self._writer.write(event, wait=True)
+            await self._run.write(event)
         outcome = await self._tools.execute(call, key)
         if outcome is not None and is_too_deep(outcome.value):
             return ToolOutcome.failed(f"the result is nested deeper than {MAX_DEPTH} levels")

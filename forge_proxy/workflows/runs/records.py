@@ -1,20 +1,17 @@
-"""Records of stored runs and of their events."""
+"""Records of stored runs: what the job of a run holds, as the API shows it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.jobs.records import JobHead, StoredJob
+from forge_proxy.workflows.runs.errors import RunNotReadable
+from forge_proxy.workflows.runs.serialization import split_text
 
 RunStatus: TypeAlias = Literal["queued", "running", "requires_action", "completed", "failed", "cancelled"]
 FINISHED: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
 """Final statuses."""
-
-EventType: TypeAlias = Literal[
-    "status", "message", "retry", "compacted", "tool_started", "tool_finished", "iteration", "waiting",
-    "cancel_requested",
-]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +44,19 @@ class StoredRun(RunHead):
     outcome: str | None = None
     """The result or the error; None before the run ends."""
 
-
-@dataclass(frozen=True, slots=True)
-class NewEvent:
-    """An event of a run before it is stored."""
-
-    type: EventType
-    data: JsonObject
+    @classmethod
+    def of(cls, job: StoredJob, text: str) -> StoredRun:
+        """Return the run that a job is; `text` is its own state. Raises `RunNotReadable`."""
+        submission, state = split_text(text)
+        return cls(*_head_values(job), submission=submission, state=state, outcome=job.outcome)
 
 
-@dataclass(frozen=True, slots=True)
-class RunEvent:
-    """An event as stored. Ids count from 1 within the run; `data` is JSON text."""
+def to_run_head(job: JobHead) -> RunHead:
+    """Return the list fields of the run that a job is."""
+    return RunHead(*_head_values(job))
 
-    id: int
-    type: str
-    data: str
-    at: float
+
+def _head_values(job: JobHead) -> tuple[str, RunStatus, str, str | None, float, float, int, bool]:
+    if job.status == "waiting" or job.status == "halted":  # a run waits only for its client
+        raise RunNotReadable(f"the run {job.id} is {job.status}, which this version does not know")
+    return job.id, job.status, job.title, job.model, job.created_at, job.updated_at, job.last_event, job.cancel_requested

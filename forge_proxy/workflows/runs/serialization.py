@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from json import JSONDecoder
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -14,8 +15,9 @@ from forge_proxy.core.workflow.run import RunState, TerminalCall
 from forge_proxy.workflows.runs.errors import RunNotReadable
 from forge_proxy.workflows.runs.message_json import to_json
 
-_VERSION = 1
-"""Version of the stored state's format. Increase it for an incompatible change."""
+_PREFIX = '{"version":2,"submission":'
+"""Increase the version for an incompatible change of the format."""
+_STATE = ',"state":'
 _FIELDS = (
     "attempts", "raw_response", "tool_name", "cause", "iterations", "completed_steps", "pending_steps",
     "terminal_tool", "violations", "missing_prereqs", "status", "tokens", "budget", "at",
@@ -50,20 +52,24 @@ class RunError(BaseModel):
 _OUTCOME: TypeAdapter[RunResult | RunError] = TypeAdapter(RunResult | RunError)
 
 
-def write_state(state: RunState) -> str:
-    """Serialise a state."""
-    return f'{{"version":{_VERSION},"state":{_state_adapter().dump_json(state).decode()}}}'
+def write_text(submission: str, state: RunState) -> str:
+    """Serialise a run's submission and state as the state of its job. What a step appends is at the end of the text."""
+    return f"{_PREFIX}{submission}{_STATE}{_state_adapter().dump_json(state).decode()}}}"
+
+
+def split_text(text: str) -> tuple[str, str]:
+    """Return the submission and the state, each as JSON. Raises `RunNotReadable`."""
+    if text.startswith(_PREFIX):
+        _, end = JSONDecoder().raw_decode(text, len(_PREFIX))
+        if text.startswith(_STATE, end):
+            return text[len(_PREFIX) : end], text[end + len(_STATE) : -1]
+    raise RunNotReadable("this run was stored by another version of forge-proxy and cannot be resumed by this version")
 
 
 def read_state(text: str) -> RunState:
-    """Parse a stored state. Raises `RunNotReadable`."""
-    prefix = f'{{"version":{_VERSION},"state":'
-    if not text.startswith(prefix):
-        raise RunNotReadable(
-            "this run was stored by another version of forge-proxy and cannot be resumed by this version"
-        )
+    """Parse the state of a run. Raises `RunNotReadable`."""
     try:
-        return _state_adapter().validate_json(text[len(prefix) : -1])
+        return _state_adapter().validate_json(text)
     except ValidationError as error:
         raise RunNotReadable("the stored state of this run cannot be parsed") from error
 

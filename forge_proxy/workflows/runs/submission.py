@@ -14,10 +14,10 @@ from forge_proxy.core.workflow.definition import Prerequisite, ToolDef, Workflow
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 from forge_proxy.core.workflow.run import RunState, begin_run
 from forge_proxy.core.workflow.steps import Steps
+from forge_proxy.jobs.storage_limits import StorableModel, StoredObject
 from forge_proxy.workflows.runs.errors import RunNotReadable
 from forge_proxy.workflows.runs.message_json import MessageJson, parse_messages
 from forge_proxy.workflows.runs.options import check_options
-from forge_proxy.workflows.runs.storage_limits import StorableModel, StoredObject
 
 
 def _printable(name: str) -> str:

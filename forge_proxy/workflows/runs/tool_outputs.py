@@ -9,8 +9,8 @@ from pydantic import ConfigDict, Field
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.messages import MessageType
 from forge_proxy.core.workflow.run import Batch, RunState, ToolOutcome, apply_outcome
+from forge_proxy.jobs.storage_limits import StorableModel, StoredJson
 from forge_proxy.workflows.runs.errors import RunConflict
-from forge_proxy.workflows.runs.storage_limits import StorableModel, StoredJson
 from forge_proxy.workflows.tools import to_tool_outcome
 
 _KINDS = ("output", "error", "unresolved")

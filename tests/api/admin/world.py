@@ -20,7 +20,7 @@ from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.core.errors import UnknownModel
 from forge_proxy.daemon.database import build_response_storage, shared_database
 from forge_proxy.daemon.reload import LiveSettings
-from forge_proxy.daemon.runs import build_runs, store_url
+from forge_proxy.daemon.jobs import build_jobs, store_url
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.config import EngineConfig
@@ -118,10 +118,10 @@ async def world(
         settings_of_runs = now.model_copy(update={"store": store})
         async with (
             shared_database(store_url(settings_of_runs)) as database,
-            build_runs(settings_of_runs, engine, observe, database) as runs,
+            build_jobs(settings_of_runs, engine, observe, database) as services,
         ):
             responses = build_response_storage(settings_of_runs, database)
-            app = create_app(engine, backend, now.server, replace(admin, runs=runs), keys, responses=responses)
+            app = create_app(engine, backend, now.server, replace(admin, runs=services.runs), keys, responses=responses)
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
                 yield client

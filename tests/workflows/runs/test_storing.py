@@ -33,7 +33,7 @@ from forge_proxy.workflows.runs.submission import Submission
 from forge_proxy.workflows.runs.tool_outputs import ToolOutput
 from forge_proxy.workflows.sdk.client_backend import ClientBackend
 from forge_proxy.workflows.tool_registry import ToolRegistry
-from tests.fakes.owned_store import OwnedRunRepository
+from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.said_client import SaidClient, calls, text
 
 OUTCOMES = {
@@ -79,7 +79,7 @@ def test_a_state_of_another_version_is_refused(stored: str) -> None:
         read_state(stored)
 
 
-class FailingStore(OwnedRunRepository):
+class FailingStore(OwnedJobRepository):
     """A store that fails like a database: before a change, or after it, when its outcome is unknown."""
 
     fails: Sequence[str] = ()
@@ -127,14 +127,14 @@ SUBMISSION = {
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncGenerator[FailingStore]:
-    store = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    store = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
     store.__class__ = FailingStore
     assert isinstance(store, FailingStore)
     yield store
     await store.close()
 
 
-def build_runs(store: FailingStore | Callable[[], Awaitable[OwnedRunRepository]]) -> Runs:
+def build_runs(store: FailingStore | Callable[[], Awaitable[OwnedJobRepository]]) -> Runs:
     @asynccontextmanager
     async def open_store() -> AsyncGenerator[RunStore]:
         opened = store if isinstance(store, FailingStore) else await store()
@@ -301,20 +301,20 @@ async def test_a_run_that_ends_during_a_repeated_submission_is_not_restarted(sto
 
 
 async def test_a_store_that_fails_during_opening_is_opened_again(tmp_path: Path) -> None:
-    class FailingOnce(OwnedRunRepository):
+    class FailingOnce(OwnedJobRepository):
         async def get(self, run_id: str) -> StoredRun:
-            FailingOnce.get = OwnedRunRepository.get
+            FailingOnce.get = OwnedJobRepository.get
             raise StoreUnavailable("simulated")
 
-    async def open_store() -> OwnedRunRepository:
-        store = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    async def open_store() -> OwnedJobRepository:
+        store = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
         store.__class__ = FailingOnce
         return store
 
     submission = Submission.model_validate(SUBMISSION)
     state = write_state(submission.begin(submission.workflow.definition()))
     run = StoredRun("run_0", "queued", "w", None, 1.0, 1.0, 1, submission=submission.model_dump_json(), state=state)
-    first = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    first = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
     await first.create(run, [RunEvent(1, "status", "{}", 1.0)], None)
     await first.close()
     runs = build_runs(open_store)

@@ -1,4 +1,4 @@
-"""Builds the run service: its store in the daemon's database, and the tool executors."""
+"""Builds the services of jobs: their store in the daemon's database, and the tool executors of runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from importlib import import_module
 
 from structlog.typing import FilteringBoundLogger
@@ -14,19 +15,22 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.jobs.records import StoredJob
 from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.daemon.database import SharedDatabase
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import RunNotResumable, RunStatusChanged
 from forge_proxy.engine.ports import Observer
+from forge_proxy.jobs.kinds import JobKinds
+from forge_proxy.jobs.phases import PhaseDeps
+from forge_proxy.jobs.ports import JobStore
+from forge_proxy.jobs.service import Jobs
 from forge_proxy.settings import Settings
 from forge_proxy.store.config import sqlite_file
 from forge_proxy.tools.addresses import CheckedResolver
 from forge_proxy.tools.executors import open_registry
 from forge_proxy.tools.ports import SystemClock
-from forge_proxy.workflows.runs.execution import ExecutionDeps
-from forge_proxy.workflows.runs.ports import RunStore
-from forge_proxy.workflows.runs.records import StoredRun
+from forge_proxy.workflows.runs.execution import ExecutionDeps, RunHandler
 from forge_proxy.workflows.runs.serialization import RunError, read_outcome
 from forge_proxy.workflows.runs.service import Runs
 
@@ -38,16 +42,24 @@ _MAX_SILENCE_SECONDS = 3600.0
 """Seconds. Upper limit for all tools; each tool has its own timeout below it."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobServices:
+    """The jobs of a daemon, and the operations of each kind."""
+
+    jobs: Jobs
+    runs: Runs
+
+
 @asynccontextmanager
-async def build_runs(
+async def build_jobs(
     settings: Settings, engine: Engine, observe: Observer, database: SharedDatabase
-) -> AsyncGenerator[Runs]:
-    """Build the run service of a daemon. At the end, runs stop at their current step."""
+) -> AsyncGenerator[JobServices]:
+    """Build the job services of a daemon. At the end, jobs stop at their current step."""
 
     @asynccontextmanager
-    async def open_store() -> AsyncGenerator[RunStore]:
+    async def open_store() -> AsyncGenerator[JobStore]:
         opened = await database.get()
-        yield import_module("forge_proxy.store.runs").RunRepository(opened)
+        yield import_module("forge_proxy.store.jobs").JobRepository(opened)
 
     def report_stranded(run_id: str, error: Exception) -> None:
         if isinstance(error, ForgeError):
@@ -64,13 +76,15 @@ async def build_runs(
         closing.push_async_callback(http.close)
         tools = await closing.enter_async_context(open_registry(settings.tools, http, SystemClock(), observe))
         deps = ExecutionDeps(engine, tools, report_stranded)
-        runs = Runs(open_store, deps, settings.runs.max_running, time.time, lambda run: observe(_status_event(run)))
-        closing.push_async_callback(runs.close)
-        yield runs
+        phases = PhaseDeps(JobKinds(RunHandler(deps)), time.time, report_stranded)
+        queues = {"runs": settings.runs.max_running}
+        jobs = Jobs(open_store, phases, queues, lambda job: observe(_status_event(job)))
+        closing.push_async_callback(jobs.close)
+        yield JobServices(jobs, Runs(jobs, deps, time.time))
 
 
-async def resume(runs: Runs, settings: Settings, log: FilteringBoundLogger) -> None:
-    """Resume the unfinished runs of an earlier daemon. If the store is unavailable, keep trying to open it.
+async def resume(jobs: Jobs, settings: Settings, log: FilteringBoundLogger) -> None:
+    """Continue the unfinished jobs of an earlier daemon. If the store is unavailable, keep trying to open it.
 
     Does nothing if the SQLite file does not exist; the first request that needs the store creates it.
     """
@@ -81,7 +95,7 @@ async def resume(runs: Runs, settings: Settings, log: FilteringBoundLogger) -> N
     async for attempt in AsyncRetrying(retry=retry_if_exception_type(StoreUnavailable), wait=_store_wait):
         with attempt:
             try:
-                await runs.resume()
+                await jobs.resume()
             except StoreUnavailable as error:
                 if error.summary != reported:
                     reported = error.summary
@@ -100,6 +114,6 @@ def store_url(settings: Settings) -> str:
     return settings.store.url_in(state_folder())
 
 
-def _status_event(run: StoredRun) -> RunStatusChanged:
-    outcome = read_outcome(run.outcome) if run.outcome is not None else None
-    return RunStatusChanged(run.id, run.status, outcome.type if isinstance(outcome, RunError) else None)
+def _status_event(job: StoredJob) -> RunStatusChanged:
+    outcome = read_outcome(job.outcome) if job.outcome is not None else None
+    return RunStatusChanged(job.id, job.status, outcome.type if isinstance(outcome, RunError) else None)

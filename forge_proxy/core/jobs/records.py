@@ -1,0 +1,99 @@
+"""Records of stored jobs, of their events and of documents."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from forge_proxy.core.jsontypes import JsonObject
+
+JobStatus: TypeAlias = Literal[
+    "queued", "running", "waiting", "requires_action", "halted", "completed", "failed", "cancelled"
+]
+"""`waiting` is for a time or for child jobs, `requires_action` for the job's client, `halted` for a person."""
+FINISHED: tuple[JobStatus, ...] = ("completed", "failed", "cancelled")
+"""Final statuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobHead:
+    """The fields of a job in lists. Times are in seconds since 1970."""
+
+    id: str
+    kind: str
+    status: JobStatus
+    title: str
+    """What a list shows, such as the name of a workflow."""
+    model: str | None
+    created_at: float
+    updated_at: float
+    last_event: int = 0
+    """The id of the latest event, which also serves as the version for concurrent writes."""
+    cancel_requested: bool = False
+    wake_at: float | None = None
+    """When a waiting job continues by itself."""
+    owner: str | None = None
+    """The client that may see the job; None: only the admin API shows it."""
+    parent: str | None = None
+    root: str = ""
+    """The job at the top of the tree, which may be the job itself."""
+    depth: int = 0
+    """The number of jobs above it in the tree."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has a final status."""
+        return self.status in FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob(JobHead):
+    """A job as stored, without its events."""
+
+    action: str = ""
+    """What is to be done next, as JSON (`core/jobs/actions`)."""
+    state: str = ""
+    """The kind's own state, packed (`core/jobs/packed_text`)."""
+    outcome: str | None = None
+    """The result or the error as JSON; None before the job ends."""
+    notify_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event before it is stored."""
+
+    type: str
+    data: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """An event as stored. Ids count from 1 within the job; `data` is JSON text."""
+
+    id: int
+    type: str
+    data: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Document:
+    """Content too large for a job's state. It is addressed by its SHA-256 and stored once."""
+
+    content: bytes
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the content, in hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyClaim:
+    """A client's `Idempotency-Key`, and a digest of the submission it was sent with."""
+
+    key: str
+    digest: str

@@ -1,0 +1,140 @@
+"""What jobs need from outside: a store, and the kinds of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from forge_proxy.core.jobs.actions import NextAction, RunPhase, Wait
+from forge_proxy.core.jobs.records import Document, IdempotencyClaim, JobEvent, JobHead, JobStatus, StoredJob
+
+if TYPE_CHECKING:
+    from forge_proxy.jobs.writer import JobWriter
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a list shows; None stands for all."""
+
+    kind: str | None = None
+    status: JobStatus | None = None
+    owner: str | None = None
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """A job that is created, with its first events."""
+
+    job: StoredJob
+    events: Sequence[JobEvent]
+    parts: Sequence[Document] = ()
+    """The parts of its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """A change of a job, which is stored whole or not at all."""
+
+    job: StoredJob
+    since: int
+    """The id of the last event that the change builds on."""
+    events: Sequence[JobEvent]
+    documents: Sequence[Document] = ()
+    """Documents to which the job refers from now on until it is deleted."""
+    parts: Sequence[Document] = ()
+    """New parts of its state."""
+    dropped_parts: Sequence[str] = ()
+    """Digests of parts that its state no longer has."""
+    children: Sequence[NewRow] = ()
+
+
+class JobStore(Protocol):
+    """Stores jobs, their events and documents. Every method raises `StoreUnavailable`."""
+
+    async def create(self, row: NewRow, claim: IdempotencyClaim | None) -> StoredJob:
+        """Store a new job and return it; if the key of `claim` was used before, return the job stored with it.
+
+        Raises `JobConflict` if that job's submission was different.
+        """
+        ...
+
+    async def get(self, job_id: str) -> StoredJob:
+        """Return a job. Raises `JobNotFound`."""
+        ...
+
+    async def head(self, job_id: str) -> JobHead:
+        """Return the list fields of a job. Raises `JobNotFound`."""
+        ...
+
+    async def list(self, which: JobFilter, *, before: str | None, limit: int) -> Sequence[JobHead]:
+        """Return jobs, newest first; with `before` only those older than that job."""
+        ...
+
+    async def unfinished(self, *, parent: str | None = None) -> Sequence[JobHead]:
+        """Return the jobs without a final status, oldest first; with `parent` only its child jobs."""
+        ...
+
+    async def count_tree(self, root: str) -> int:
+        """Return the number of jobs of a tree."""
+        ...
+
+    async def due(self, now: float) -> Sequence[str]:
+        """Return the ids of waiting jobs whose time has come."""
+        ...
+
+    async def next_wake(self) -> float | None:
+        """Return the earliest time at which a waiting job continues; None if none does by itself."""
+        ...
+
+    async def save(self, change: JobChange) -> None:
+        """Store a change. The call may be repeated if its outcome is unknown.
+
+        Raises `JobNotFound`, or `JobConflict` if another writer has changed the job.
+        """
+        ...
+
+    async def events(self, job_id: str, *, after: int, limit: int) -> Sequence[JobEvent]:
+        """Return up to `limit` events with ids greater than `after`, in order."""
+        ...
+
+    async def documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
+        """Return the contents of those documents that exist."""
+        ...
+
+    async def delete(self, job_id: str) -> None:
+        """Delete a job, the jobs below it, their events, and the documents to which no other job refers.
+
+        Raises `JobNotFound`.
+        """
+        ...
+
+
+OpenJobStore: TypeAlias = Callable[[], AbstractAsyncContextManager[JobStore]]
+
+
+class JobHandler(Protocol):
+    """A kind of jobs. It adds nothing to `jobs/`: a new kind is a new handler."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind, which is stored with each job."""
+        ...
+
+    def first_action(self, job: StoredJob) -> RunPhase | Wait:
+        """Return what a new job does first."""
+        ...
+
+    async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
+        """Run a phase and return what comes next.
+
+        It may store steps on the way. What it passes to `writer.stage` is stored together with the returned action.
+        An exception is an attempt that failed: the last one fails the job.
+        """
+        ...
+
+    def on_cancel(self, writer: JobWriter) -> None:
+        """Stage what a cancelled job still has to store, such as results for calls that were not run."""
+        ...

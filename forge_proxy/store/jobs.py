@@ -1,0 +1,184 @@
+"""Repository of jobs, their events and documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, delete, func, insert, select, tuple_, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
+from forge_proxy.core.jobs.records import FINISHED, IdempotencyClaim, JobEvent, JobHead, StoredJob
+from forge_proxy.jobs.ports import JobChange, JobFilter, NewRow
+from forge_proxy.store.database import Database
+from forge_proxy.store.documents import delete_unreferenced, drop_parts, put_documents, read_documents
+from forge_proxy.store.tables import JOB_DOCUMENTS, JOB_EVENTS, JOBS
+
+_HEAD = [JOBS.c[field.name] for field in fields(JobHead)]
+_JOB = [JOBS.c[field.name] for field in fields(StoredJob)]
+_UNCHANGED = ("id", "kind", "title", "model", "created_at", "owner", "parent", "root", "depth", "notify_url")
+"""Columns that no change of a job writes."""
+
+
+class JobRepository:
+    """`jobs.ports.JobStore` in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, row: NewRow, claim: IdempotencyClaim | None) -> StoredJob:
+        """See the port."""
+        claimed = {} if claim is None else {"claim_key": claim.key, "claim_digest": claim.digest}
+        try:
+            async with self._database.write() as connection:
+                await _insert(connection, row, claimed)
+        except IntegrityError:
+            if claim is None:
+                raise
+            return await self._get_claimed(claim)
+        return row.job
+
+    async def _get_claimed(self, claim: IdempotencyClaim) -> StoredJob:
+        async with self._database.read() as connection:
+            found = await connection.execute(select(*_JOB, JOBS.c.claim_digest).where(JOBS.c.claim_key == claim.key))
+            row = found.one()
+        if row.claim_digest != claim.digest:
+            raise JobConflict("this Idempotency-Key was used for another submission")
+        return _to_job(row[:-1])
+
+    async def get(self, job_id: str) -> StoredJob:
+        """See the port."""
+        return _to_job(await self._get_row(_JOB, job_id))
+
+    async def head(self, job_id: str) -> JobHead:
+        """See the port."""
+        return JobHead(*await self._get_row(_HEAD, job_id))
+
+    async def list(self, which: JobFilter, *, before: str | None, limit: int) -> Sequence[JobHead]:
+        """See the port."""
+        query = select(*_HEAD).where(*_conditions(which)).limit(limit)
+        async with self._database.read() as connection:
+            if which.kind is not None:  # the ids of a kind sort by time of creation, also that of a deleted job
+                query = query.order_by(JOBS.c.id.desc())
+                query = query if before is None else query.where(JOBS.c.id < before)
+            else:
+                query = query.order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc())
+                if before is not None:
+                    created_at = (await _get_row(connection, [JOBS.c.created_at], before))[0]
+                    query = query.where(tuple_(JOBS.c.created_at, JOBS.c.id) < tuple_(created_at, before))
+            return [JobHead(*row) for row in await connection.execute(query)]
+
+    async def unfinished(self, *, parent: str | None = None) -> Sequence[JobHead]:
+        """See the port."""
+        query = select(*_HEAD).where(JOBS.c.status.not_in(FINISHED)).order_by(JOBS.c.id)
+        if parent is not None:
+            query = query.where(JOBS.c.parent == parent)
+        async with self._database.read() as connection:
+            return [JobHead(*row) for row in await connection.execute(query)]
+
+    async def count_tree(self, root: str) -> int:
+        """See the port."""
+        async with self._database.read() as connection:
+            found = await connection.execute(select(func.count()).select_from(JOBS).where(JOBS.c.root == root))
+            return found.scalar_one()
+
+    async def due(self, now: float) -> Sequence[str]:
+        """See the port."""
+        query = select(JOBS.c.id).where(JOBS.c.wake_at <= now, JOBS.c.status.not_in(FINISHED)).order_by(JOBS.c.wake_at)
+        async with self._database.read() as connection:
+            return [*(await connection.execute(query)).scalars()]
+
+    async def next_wake(self) -> float | None:
+        """See the port."""
+        query = select(func.min(JOBS.c.wake_at)).where(JOBS.c.status.not_in(FINISHED))
+        async with self._database.read() as connection:
+            return (await connection.execute(query)).scalar_one()
+
+    async def save(self, change: JobChange) -> None:
+        """See the port."""
+        job = change.job
+        changed = {name: value for name, value in asdict(job).items() if name not in _UNCHANGED}
+        async with self._database.write() as connection:
+            result = await connection.execute(
+                update(JOBS).where(JOBS.c.id == job.id, JOBS.c.last_event == change.since).values(**changed)
+            )
+            if result.rowcount == 1:
+                await connection.execute(insert(JOB_EVENTS), _event_rows(job.id, change.events))
+                await put_documents(connection, job.id, change.documents)
+                await put_documents(connection, job.id, change.parts, is_part=True)
+                await drop_parts(connection, job.id, change.dropped_parts)
+                for child in change.children:
+                    await _insert(connection, child, {})
+                return
+        stored = await self.head(job.id)
+        if stored.last_event != job.last_event:
+            raise JobConflict(f"the {job.kind} {job.id} was changed by another writer")
+
+    async def events(self, job_id: str, *, after: int, limit: int) -> Sequence[JobEvent]:
+        """See the port."""
+        columns = [JOB_EVENTS.c[field.name] for field in fields(JobEvent)]
+        query = select(*columns).where(JOB_EVENTS.c.job_id == job_id, JOB_EVENTS.c.id > after)
+        async with self._database.read() as connection:
+            rows = await connection.execute(query.order_by(JOB_EVENTS.c.id).limit(limit))
+            return [JobEvent(*row) for row in rows]
+
+    async def documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
+        """See the port."""
+        async with self._database.read() as connection:
+            return await read_documents(connection, digests)
+
+    async def delete(self, job_id: str) -> None:
+        """See the port."""
+        _check_id(job_id)
+        async with self._database.write() as connection:
+            digests = (await connection.execute(_documents_of_tree(job_id))).scalars().all()
+            result = await connection.execute(delete(JOBS).where(JOBS.c.id == job_id))
+            await delete_unreferenced(connection, digests)
+        if result.rowcount == 0:
+            raise JobNotFound(job_id)
+
+    async def _get_row(self, columns: list[Any], job_id: str) -> Sequence[Any]:
+        async with self._database.read() as connection:
+            return await _get_row(connection, columns, job_id)
+
+
+async def _insert(connection: AsyncConnection, row: NewRow, claimed: Mapping[str, str]) -> None:
+    await connection.execute(insert(JOBS).values(**asdict(row.job), **claimed))
+    await connection.execute(insert(JOB_EVENTS), _event_rows(row.job.id, row.events))
+    await put_documents(connection, row.job.id, row.parts, is_part=True)
+
+
+async def _get_row(connection: AsyncConnection, columns: list[Any], job_id: str) -> Sequence[Any]:
+    _check_id(job_id)
+    row = (await connection.execute(select(*columns).where(JOBS.c.id == job_id))).one_or_none()
+    if row is None:
+        raise JobNotFound(job_id)
+    return row
+
+
+def _conditions(which: JobFilter) -> list[ColumnElement[bool]]:
+    wanted = {"kind": which.kind, "status": which.status, "owner": which.owner, "parent": which.parent}
+    return [JOBS.c[name] == value for name, value in wanted.items() if value is not None]
+
+
+def _documents_of_tree(job_id: str) -> Select[Any]:
+    tree = select(JOBS.c.id).where(JOBS.c.id == job_id).cte("tree", recursive=True)
+    tree = tree.union_all(select(JOBS.c.id).where(JOBS.c.parent == tree.c.id))
+    return select(JOB_DOCUMENTS.c.digest).where(JOB_DOCUMENTS.c.job_id.in_(select(tree.c.id))).distinct()
+
+
+def _check_id(job_id: str) -> None:
+    """Raise `JobNotFound` for an unprintable id: PostgreSQL rejects NUL with an error of its own."""
+    if not job_id.isprintable():
+        raise JobNotFound(job_id)
+
+
+def _event_rows(job_id: str, events: Sequence[JobEvent]) -> list[dict[str, Any]]:
+    return [{"job_id": job_id, **asdict(event)} for event in events]
+
+
+def _to_job(row: Sequence[Any]) -> StoredJob:
+    return StoredJob(*row)
