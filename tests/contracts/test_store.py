@@ -1,18 +1,22 @@
-"""The contract of `RunStore`, for SQLite and PostgreSQL."""
+"""The contract of `JobStore`, for SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 
 import pytest
 
-from forge_proxy.core.store_errors import StoreInUse
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
-from forge_proxy.workflows.runs.ports import IdempotencyClaim
-from forge_proxy.workflows.runs.records import RunEvent, StoredRun
+from forge_proxy.core.jobs.packed_text import list_digests, pack, unpack
+from forge_proxy.core.jobs.records import Document, IdempotencyClaim, JobEvent, StoredJob
+from forge_proxy.core.store_errors import StoreInUse
+from forge_proxy.jobs.ports import JobChange, JobFilter, NewRow
 from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.postgres import postgres
+
+ALL = JobFilter()
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -27,109 +31,185 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture
 async def store(place: str) -> AsyncGenerator[OwnedJobRepository]:
     opened = await OwnedJobRepository.open(place)
-    for head in await opened.list(before=None, limit=1000, status=None):
-        await opened.delete(head.id)
+    await opened.delete_all()
     yield opened
     await opened.close()
 
 
-def run(run_id: str = "run_1", **fields: object) -> StoredRun:
-    made = StoredRun(run_id, "queued", "w", "m", 1.5, 1.5, 1, submission='{"a":1}', state='{"version":1}')
+def job(job_id: str = "job_1", **fields: object) -> StoredJob:
+    made = StoredJob(job_id, "test", "queued", "t", "m", 1.5, 1.5, 1, root=job_id, action="{}", state='{"a":1}')
     return replace(made, **fields)
 
 
-def event(number: int, kind: str = "status") -> RunEvent:
-    return RunEvent(number, kind, f'{{"n": {number}, "text": "\\u0000 \\ud83d é"}}', 1.5)
+def child(job_id: str, parent: str = "job_1", **fields: object) -> StoredJob:
+    return job(job_id, parent=parent, root="job_1", depth=1, **fields)
 
 
-async def test_a_stored_run_is_read_unchanged(store: OwnedJobRepository) -> None:
-    made = await store.create(run(model=None), [event(1)], None)
-
-    assert made == run(model=None) == await store.get("run_1")
-    assert (await store.head("run_1")).status == "queued"
-    assert await store.events("run_1", after=0, limit=10) == [event(1)]
+def row(made: StoredJob | None = None) -> NewRow:
+    return NewRow(made or job(), [event(1)])
 
 
-async def test_a_stored_run_survives_a_restart(store: OwnedJobRepository, place: str) -> None:
-    await store.create(run(), [event(1)], None)
+def event(number: int, kind: str = "status") -> JobEvent:
+    return JobEvent(number, kind, f'{{"n": {number}, "text": "\\u0000 \\ud83d é"}}', 1.5)
+
+
+async def test_a_stored_job_is_read_unchanged(store: OwnedJobRepository) -> None:
+    full = job(model=None, wake_at=7.5, owner="o", outcome="{}", notify_url="http://x", cancel_requested=True)
+
+    made = await store.create(row(full), None)
+
+    assert made == full == await store.get("job_1")
+    assert (await store.head("job_1")).status == "queued"
+    assert await store.events("job_1", after=0, limit=10) == [event(1)]
+
+
+async def test_a_stored_job_survives_a_restart(store: OwnedJobRepository, place: str) -> None:
+    await store.create(row(), None)
     await store.close()
 
     again = await OwnedJobRepository.open(place)
 
-    assert await again.get("run_1") == run()
+    assert await again.get("job_1") == job()
     await again.close()
 
 
-async def test_a_change_and_its_events_are_stored_together(store: OwnedJobRepository) -> None:
-    await store.create(run(), [event(1)], None)
-    after = run(status="running", last_event=3, state='{"version":1,"x":1}', updated_at=2.5)
+async def test_a_change_is_stored_with_its_events_children_and_documents(store: OwnedJobRepository) -> None:
+    await store.create(row(), None)
+    after = job(status="waiting", last_event=3, state='{"x":1}', updated_at=2.5, wake_at=9.5)
+    large = Document(b"content" * 1000)
 
-    await store.save(after, 1, [event(2), event(3)])
+    await store.save(JobChange(after, 1, [event(2), event(3)], [large], children=[row(child("job_1.1"))]))
 
-    assert await store.get("run_1") == after
-    assert [one.id for one in await store.events("run_1", after=1, limit=10)] == [2, 3]
-    assert [one.id for one in await store.events("run_1", after=0, limit=2)] == [1, 2]
+    assert await store.get("job_1") == after
+    assert [one.id for one in await store.events("job_1", after=1, limit=10)] == [2, 3]
+    assert [one.id for one in await store.events("job_1", after=0, limit=2)] == [1, 2]
+    assert await store.get("job_1.1") == child("job_1.1")
+    assert await store.documents([large.digest, "unknown"]) == {large.digest: large.content}
 
 
 async def test_a_repeated_save_is_stored_once(store: OwnedJobRepository) -> None:
-    await store.create(run(), [event(1)], None)
-    after = run(status="running", last_event=2)
+    await store.create(row(), None)
+    change = JobChange(job(status="running", last_event=2), 1, [event(2)], children=[row(child("job_1.1"))])
 
-    await store.save(after, 1, [event(2)])
-    await store.save(after, 1, [event(2)])
+    await store.save(change)
+    await store.save(change)
 
-    assert [one.id for one in await store.events("run_1", after=0, limit=10)] == [1, 2]
+    assert [one.id for one in await store.events("job_1", after=0, limit=10)] == [1, 2]
+    assert await store.count_tree("job_1") == 2
 
 
 async def test_a_save_over_a_newer_change_is_refused_completely(store: OwnedJobRepository) -> None:
-    await store.create(run(), [event(1)], None)
-    await store.save(run(status="running", last_event=3), 1, [event(2), event(3)])
+    await store.create(row(), None)
+    await store.save(JobChange(job(status="running", last_event=3), 1, [event(2), event(3)]))
+    lost = Document(b"lost")
+    late = JobChange(
+        job(status="failed", last_event=2), 1, [event(2, "lost")], [lost], children=[row(child("job_1.1"))]
+    )
 
     with pytest.raises(JobConflict):
-        await store.save(run(status="failed", last_event=2), 1, [event(2, "lost")])
+        await store.save(late)
 
-    assert (await store.get("run_1")).status == "running"
-    assert all(one.type == "status" for one in await store.events("run_1", after=0, limit=10))
+    assert (await store.get("job_1")).status == "running"
+    assert all(one.type == "status" for one in await store.events("job_1", after=0, limit=10))
+    assert await store.documents([lost.digest]) == {}
+    assert await store.count_tree("job_1") == 1
 
 
-async def test_a_repeated_key_returns_its_run(store: OwnedJobRepository) -> None:
+async def test_a_repeated_key_returns_its_job(store: OwnedJobRepository) -> None:
     claim = IdempotencyClaim("k", "digest")
-    first = await store.create(run("run_1"), [event(1)], claim)
+    first = await store.create(row(), claim)
 
-    again = await store.create(run("run_2"), [event(1)], claim)
+    again = await store.create(row(job("job_2")), claim)
     with pytest.raises(JobConflict):
-        await store.create(run("run_3"), [event(1)], IdempotencyClaim("k", "another"))
+        await store.create(row(job("job_3")), IdempotencyClaim("k", "another"))
 
     assert again == first
-    assert [head.id for head in await store.list(before=None, limit=10, status=None)] == ["run_1"]
+    assert [head.id for head in await store.list(ALL, before=None, limit=10)] == ["job_1"]
 
 
-async def test_runs_are_listed_page_by_page_newest_first(store: OwnedJobRepository) -> None:
+async def test_jobs_are_listed_page_by_page_newest_first(store: OwnedJobRepository) -> None:
     for number in range(5):
         status = "completed" if number % 2 else "queued"
-        await store.create(run(f"run_{number}", status=status), [event(1)], None)
+        await store.create(row(job(f"job_{number}", status=status, created_at=float(number))), None)
+    await store.create(row(job("a_1", kind="other", owner="o", created_at=9.0)), None)
 
-    async def listed(before: str | None, status: str | None = None) -> list[str]:
-        return [head.id for head in await store.list(before=before, limit=2, status=status)]  # type: ignore[arg-type]
+    async def listed(which: JobFilter, before: str | None = None) -> list[str]:
+        return [head.id for head in await store.list(which, before=before, limit=2)]
 
-    assert [await listed(None), await listed("run_3"), await listed("run_1")] == [
-        ["run_4", "run_3"], ["run_2", "run_1"], ["run_0"],
+    of_kind = JobFilter(kind="test")
+    assert [await listed(of_kind), await listed(of_kind, "job_3"), await listed(of_kind, "job_1")] == [
+        ["job_4", "job_3"], ["job_2", "job_1"], ["job_0"],
     ]  # fmt: skip
-    assert await listed(None, "completed") == ["run_3", "run_1"]
-    assert [head.id for head in await store.unfinished()] == ["run_0", "run_2", "run_4"]
+    assert [await listed(ALL), await listed(ALL, "job_4")] == [["a_1", "job_4"], ["job_3", "job_2"]]
+    assert await listed(JobFilter(status="completed")) == ["job_3", "job_1"]
+    assert await listed(JobFilter(owner="o")) == ["a_1"]
+    assert [head.id for head in await store.unfinished()] == ["a_1", "job_0", "job_2", "job_4"]
 
 
-async def test_deleting_a_run_deletes_its_events(store: OwnedJobRepository) -> None:
-    await store.create(run(), [event(1)], None)
+async def test_unfinished_children_are_found_by_their_parent(store: OwnedJobRepository) -> None:
+    await store.create(row(), None)
+    for number, status in enumerate(("queued", "completed", "waiting")):
+        await store.create(row(child(f"job_1.{number}", status=status)), None)
 
-    await store.delete("run_1")
+    assert [head.id for head in await store.unfinished(parent="job_1")] == ["job_1.0", "job_1.2"]
+    assert [head.id for head in await store.list(JobFilter(parent="job_1"), before=None, limit=9)] == [
+        "job_1.2", "job_1.1", "job_1.0",
+    ]  # fmt: skip
 
-    assert await store.events("run_1", after=0, limit=10) == []
+
+async def test_waiting_jobs_are_due_in_the_order_of_their_times(store: OwnedJobRepository) -> None:
+    for number, wake_at in enumerate((30.0, 10.0, None, 20.0)):
+        await store.create(row(job(f"job_{number}", status="waiting", wake_at=wake_at)), None)
+    await store.create(row(job("job_9", status="cancelled", wake_at=5.0)), None)
+
+    assert await store.next_wake() == 10.0
+    assert await store.due(20.0) == ["job_1", "job_3"]
+    assert await store.due(9.0) == []
+
+
+async def test_a_document_is_kept_while_a_job_refers_to_it(store: OwnedJobRepository) -> None:
+    shared, own = Document(b"shared"), Document(b"own")
+    for job_id, documents in (("job_1", [shared, own]), ("job_2", [shared])):
+        await store.create(row(job(job_id)), None)
+        await store.save(JobChange(job(job_id, last_event=2), 1, [event(2)], documents))
+
+    await store.delete("job_1")
+    assert await store.documents([shared.digest, own.digest]) == {shared.digest: b"shared"}
+    await store.delete("job_2")
+    assert await store.documents([shared.digest]) == {}
+
+
+async def test_the_parts_of_a_state_are_replaced_with_it(store: OwnedJobRepository) -> None:
+    first, second = (pack(os.urandom(100_000).hex()) for _ in range(2))
+    await store.create(NewRow(job(state=first.text), [event(1)], first.parts), None)
+    before = await store.documents(list_digests(first.text))
+
+    after = job(state=second.text, last_event=2)
+    await store.save(JobChange(after, 1, [event(2)], parts=second.parts, dropped_parts=list_digests(first.text)))
+
+    assert unpack(first.text, before) is not None
+    assert await store.documents(list_digests(first.text)) == {}
+    found = await store.documents(list_digests(second.text))
+    assert found == {part.digest: part.content for part in second.parts}
+
+
+async def test_deleting_a_job_deletes_its_events_and_the_jobs_below_it(store: OwnedJobRepository) -> None:
+    below = Document(b"below")
+    await store.create(row(), None)
+    await store.create(row(child("job_1.1")), None)
+    await store.create(row(child("job_1.1.1", "job_1.1")), None)
+    await store.save(JobChange(child("job_1.1.1", "job_1.1", last_event=2), 1, [event(2)], [below]))
+
+    await store.delete("job_1")
+
+    assert await store.events("job_1", after=0, limit=10) == []
     for operation in (store.get, store.head, store.delete):
-        with pytest.raises(JobNotFound):
-            await operation("run_1")
+        for job_id in ("job_1", "job_1.1", "job_1.1.1"):
+            with pytest.raises(JobNotFound):
+                await operation(job_id)
+    assert await store.documents([below.digest]) == {}
     with pytest.raises(JobNotFound):
-        await store.save(run(last_event=2), 1, [event(2)])
+        await store.save(JobChange(job(last_event=2), 1, [event(2)]))
 
 
 async def test_a_store_has_one_daemon_at_a_time(store: OwnedJobRepository, place: str) -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from forge_proxy.api.config import ServerConfig
+from forge_proxy.jobs.ports import JobFilter
 from forge_proxy.settings import load
 from forge_proxy.store.tables import METADATA
 from forge_proxy.telemetry import log_writer
-from forge_proxy.workflows.runs.records import RunEvent, StoredRun
+from tests.contracts.test_store import row
 from tests.docs.guides import GUIDES, blocks
 from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.postgres import postgres
 
-EVENT = RunEvent(1, "status", "{}", 1.5)
 TEXT = (GUIDES / "operations.md").read_text()
 
 
@@ -60,9 +60,7 @@ async def test_the_commands_for_postgresql_back_up_and_restore_a_store(tmp_path:
     commands = next(block for block in blocks(TEXT, "") if "pg_dump" in block)
     with postgres() as server:
         store = await OwnedJobRepository.open(server.url)
-        await store.create(
-            StoredRun("run_1", "queued", "w", "m", 1.5, 1.5, 1, submission="{}", state="{}"), [EVENT], None
-        )
+        await store.create(row(), None)
         await store.close()
         url = server.url.replace("+asyncpg", "")
         script = commands.replace("postgresql://user@host/database", f"'{url}'")
@@ -74,5 +72,5 @@ async def test_the_commands_for_postgresql_back_up_and_restore_a_store(tmp_path:
         assert (done.returncode, done.stderr) == (0, "")
         assert (tmp_path / "runs.dump").stat().st_mode & 0o777 == 0o600
         restored = await OwnedJobRepository.open(server.url)
-        assert [head.id for head in await restored.list(before=None, limit=10, status=None)] == ["run_1"]
+        assert [head.id for head in await restored.list(JobFilter(), before=None, limit=10)] == ["job_1"]
         await restored.close()

@@ -1,7 +1,8 @@
-"""A repository of runs with a database of its own; in the daemon, all repositories share one."""
+"""A repository of jobs with a database of its own; in the daemon, all repositories share one."""
 
 from __future__ import annotations
 
+from forge_proxy.jobs.ports import JobFilter
 from forge_proxy.store.database import Database, open_database
 from forge_proxy.store.jobs import JobRepository
 
@@ -17,6 +18,12 @@ class OwnedJobRepository(JobRepository):
     async def open(cls, url: str) -> OwnedJobRepository:
         """Open the database at a URL. Raises `StoreUnavailable`."""
         return cls(await open_database(url))
+
+    async def delete_all(self) -> None:
+        """Delete every job that has no parent, and with it those below it."""
+        for head in await self.list(JobFilter(), before=None, limit=1000):
+            if head.parent is None:
+                await self.delete(head.id)
 
     async def close(self) -> None:
         """Close the database and release it."""

@@ -17,8 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from forge_proxy.core.store_errors import StoreFull, StoreInUse, StoreLocked, StoreLost, StoreUnavailable
 from forge_proxy.store.database import Database, open_database
 from forge_proxy.store.jobs import JobRepository
-from forge_proxy.store.tables import RUNS
-from tests.contracts.test_store import event, place, run
+from forge_proxy.store.tables import JOBS
+from tests.contracts.test_store import job, place, row
+from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.postgres import postgres
 from tests.store.test_faults import limit_file_size, move, size_of
 
@@ -55,9 +56,7 @@ class NoteRepository:
 @pytest.fixture
 async def database(place: str) -> AsyncGenerator[Database]:
     opened = await open_database(place)
-    runs = JobRepository(opened)
-    for head in await runs.list(before=None, limit=1000, status=None):
-        await runs.delete(head.id)
+    await OwnedJobRepository(opened).delete_all()
     yield opened
     await opened.close()
 
@@ -89,37 +88,37 @@ async def test_two_repositories_share_one_database(database: Database, notes: No
     runs = JobRepository(database)
 
     await notes.add("1", "a note")
-    await runs.create(run(), [event(1)], None)
+    await runs.create(row(), None)
 
     assert await notes.texts() == ["a note"]
-    assert await runs.get("run_1") == run()
+    assert await runs.get("job_1") == job()
 
 
 async def test_one_transaction_stores_the_rows_of_two_repositories(database: Database, notes: NoteRepository) -> None:
-    await JobRepository(database).create(run(), [event(1)], None)
+    await JobRepository(database).create(row(), None)
 
     async with database.write() as connection:
         await notes.add_in(connection, "1", "a note")
-        await connection.execute(RUNS.update().where(RUNS.c.id == "run_1").values(status="cancelled"))
+        await connection.execute(JOBS.update().where(JOBS.c.id == "job_1").values(status="cancelled"))
 
     assert await notes.texts() == ["a note"]
-    assert (await JobRepository(database).get("run_1")).status == "cancelled"
+    assert (await JobRepository(database).get("job_1")).status == "cancelled"
 
 
 async def test_a_transaction_that_raises_stores_nothing(database: Database, notes: NoteRepository) -> None:
-    await JobRepository(database).create(run(), [event(1)], None)
+    await JobRepository(database).create(row(), None)
 
     async def change_both_and_fail() -> None:
         async with database.write() as connection:
             await notes.add_in(connection, "1", "a note")
-            await connection.execute(RUNS.update().where(RUNS.c.id == "run_1").values(status="cancelled"))
+            await connection.execute(JOBS.update().where(JOBS.c.id == "job_1").values(status="cancelled"))
             raise RuntimeError("between the two")
 
     with pytest.raises(RuntimeError, match="between the two"):
         await change_both_and_fail()
 
     assert await notes.texts() == []
-    assert (await JobRepository(database).get("run_1")).status == "queued"
+    assert (await JobRepository(database).get("job_1")).status == "queued"
 
 
 async def test_a_violated_constraint_is_left_to_the_repository(notes: NoteRepository) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.jobs.errors import JobNotFound
-from tests.contracts.test_store import event, place, run, store
+from forge_proxy.core.store_errors import StoreUnavailable
+from tests.contracts.test_store import job, place, row, store
 from tests.fakes.owned_store import OwnedJobRepository
 
 __all__ = ["place", "store"]
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 async def opened(file: Path) -> AsyncGenerator[OwnedJobRepository]:
     """A store in the file, with one run."""
     found = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{file}")
-    await found.create(run(), [event(1)], None)
+    await found.create(row(), None)
     yield found
     await found.close()
 
@@ -57,16 +57,16 @@ async def test_a_deleted_file_is_logged_once_and_not_recreated(
     with caplog.at_level(logging.ERROR, "forge_proxy.store"):
         for _ in range(3):
             with pytest.raises(StoreUnavailable, match=f"{lost} was deleted while it was in use; move it back"):
-                await opened.get("run_1")
+                await opened.get("job_1")
             with pytest.raises(StoreUnavailable):
-                await opened.create(run("run_2"), [event(1)], None)
+                await opened.create(row(job("job_2")), None)
 
     assert len(caplog.records) == 1
     assert not exists(file.with_name(lost))
     move(away, file.with_name(lost))
-    assert (await opened.get("run_1")).id == "run_1"
+    assert (await opened.get("job_1")).id == "job_1"
     with pytest.raises(JobNotFound):
-        await opened.get("run_2")
+        await opened.get("job_2")
 
 
 async def test_a_replaced_file_is_not_used(opened: OwnedJobRepository, file: Path) -> None:
@@ -74,7 +74,7 @@ async def test_a_replaced_file_is_not_used(opened: OwnedJobRepository, file: Pat
     os.close(os.open(file, os.O_CREAT))
 
     with pytest.raises(StoreUnavailable, match=r"runs\.db was replaced by another file"):
-        await opened.get("run_1")
+        await opened.get("job_1")
 
 
 @pytest.mark.parametrize("damage", ["garbage", "cut"])
@@ -94,7 +94,7 @@ def damage_file(file: Path, how: str) -> None:
 async def reopen(file: Path) -> None:
     again = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{file}")
     try:
-        await again.get("run_1")
+        await again.get("job_1")
     finally:
         await again.close()
 
@@ -105,14 +105,14 @@ async def test_a_locked_file_can_be_read_and_a_write_fails_after_a_bounded_wait(
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
 
-        assert (await opened.get("run_1")).id == "run_1"
+        assert (await opened.get("job_1")).id == "job_1"
         began = time.monotonic()
         with pytest.raises(StoreUnavailable, match="database is locked"):
-            await opened.create(run("run_2"), [event(1)], None)
+            await opened.create(row(job("job_2")), None)
         assert time.monotonic() - began < 30
         other.execute("ROLLBACK")
 
-    await opened.create(run("run_2"), [event(1)], None)
+    await opened.create(row(job("job_2")), None)
 
 
 @contextmanager
@@ -126,18 +126,18 @@ def limit_file_size(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_failed_write_stores_nothing_and_stored_runs_can_be_read(
+async def test_a_failed_write_stores_nothing_and_stored_jobs_can_be_read(
     opened: OwnedJobRepository, file: Path
 ) -> None:
     with limit_file_size(size_of(file.with_name("runs.db-wal"))):
         with pytest.raises(StoreUnavailable):
-            await opened.create(run("run_2", submission="x" * 100_000), [event(1)], None)
-        assert (await opened.get("run_1")).id == "run_1"
+            await opened.create(row(job("job_2", title="x" * 100_000)), None)
+        assert (await opened.get("job_1")).id == "job_1"
         with pytest.raises(JobNotFound):
-            await opened.get("run_2")
+            await opened.get("job_2")
 
-    await opened.create(run("run_2"), [event(1)], None)
-    assert (await opened.get("run_2")).submission == run().submission
+    await opened.create(row(job("job_2")), None)
+    assert (await opened.get("job_2")).title == job().title
 
 
 @pytest.mark.parametrize("run_id", ["run_\0", "", "x" * 8000, "run_\ud83d", "\U0001f600", "run_%", "a'b\"", "\n"])

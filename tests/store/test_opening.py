@@ -12,11 +12,11 @@ from alembic.migration import MigrationContext
 from pydantic import ValidationError
 from sqlalchemy import inspect
 
+from forge_proxy.core.jobs.errors import JobNotFound
 from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.store.config import StoreConfig
 from forge_proxy.store.connections import DatabaseConnections
 from forge_proxy.store.tables import METADATA
-from forge_proxy.core.jobs.errors import JobNotFound
 from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.postgres import postgres
 
@@ -44,7 +44,15 @@ async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None
     await connections.close()
 
     assert differences == []
-    assert set(tables) == {"runs", "run_events", "responses", "response_items", "alembic_version"}
+    assert set(tables) == {
+        "jobs",
+        "job_events",
+        "documents",
+        "job_documents",
+        "responses",
+        "response_items",
+        "alembic_version",
+    }
 
 
 async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:

@@ -41,12 +41,12 @@ class Place:
     def unfinished(self) -> bool:
         """Whether there is a run of which something is still to come, by what is on the disk."""
         with closing(sqlite3.connect(self.file)) as raw:
-            return any(status not in FINISHED for (status,) in raw.execute("SELECT status FROM runs"))
+            return any(status not in FINISHED for (status,) in raw.execute("SELECT status FROM jobs"))
 
     def stored_keys(self) -> set[str]:
         """The keys of the calls whose outcome is stored, as it is on the disk."""
         with closing(sqlite3.connect(self.file)) as raw:
-            rows = raw.execute("SELECT type, data FROM run_events").fetchall()
+            rows = raw.execute("SELECT type, data FROM job_events").fetchall()
         events = [{**json.loads(data), "type": kind} for kind, data in rows]
         done = {event["tool_call_id"] for event in events if event["type"] == "tool_finished"}
         return {event["key"] for event in events if event["type"] == "tool_started" and event["tool_call_id"] in done}

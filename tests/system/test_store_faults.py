@@ -81,7 +81,7 @@ def test_fifty_submissions_at_once_with_one_key_are_one_run(side: FarSide, place
     assert done["status"] == "completed"
     assert Counter(call["tool"] for call in side.called) == {"look": 1, "finish": 1}
     with closing(sqlite3.connect(place.file)) as raw:
-        assert raw.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+        assert raw.execute("SELECT count(*) FROM jobs").fetchone() == (1,)
 
 
 def test_concurrent_cancels_and_the_end_of_a_run_leave_one_final_status(side: FarSide, place: Place) -> None:
@@ -96,6 +96,6 @@ def test_concurrent_cancels_and_the_end_of_a_run_leave_one_final_status(side: Fa
     assert {answer.status_code for answer in answers} <= {200, 409}
     assert {run["status"] for run in done} <= {"completed", "cancelled"}
     with closing(sqlite3.connect(place.file)) as raw:
-        rows = raw.execute("SELECT run_id, data FROM run_events WHERE type = 'status'").fetchall()
+        rows = raw.execute("SELECT job_id, data FROM job_events WHERE type = 'status'").fetchall()
     ends = Counter(run_id for run_id, data in rows if "completed" in data or "cancelled" in data)
     assert ends == dict.fromkeys(runs, 1)

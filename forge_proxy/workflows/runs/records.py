@@ -12,6 +12,11 @@ from forge_proxy.workflows.runs.serialization import split_text
 RunStatus: TypeAlias = Literal["queued", "running", "requires_action", "completed", "failed", "cancelled"]
 FINISHED: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
 """Final statuses."""
+EventType: TypeAlias = Literal[
+    "status", "message", "retry", "compacted", "tool_started", "tool_finished", "iteration", "waiting",
+    "cancel_requested",
+]  # fmt: skip
+"""The types of a run's events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +64,13 @@ def to_run_head(job: JobHead) -> RunHead:
 def _head_values(job: JobHead) -> tuple[str, RunStatus, str, str | None, float, float, int, bool]:
     if job.status == "waiting" or job.status == "halted":  # a run waits only for its client
         raise RunNotReadable(f"the run {job.id} is {job.status}, which this version does not know")
-    return job.id, job.status, job.title, job.model, job.created_at, job.updated_at, job.last_event, job.cancel_requested
+    return (
+        job.id,
+        job.status,
+        job.title,
+        job.model,
+        job.created_at,
+        job.updated_at,
+        job.last_event,
+        job.cancel_requested,
+    )

@@ -19,8 +19,8 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.core.errors import UnknownModel
 from forge_proxy.daemon.database import build_response_storage, shared_database
-from forge_proxy.daemon.reload import LiveSettings
 from forge_proxy.daemon.jobs import build_jobs, store_url
+from forge_proxy.daemon.reload import LiveSettings
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.config import EngineConfig

@@ -12,6 +12,9 @@ import pytest
 from tenacity import wait_fixed, wait_none
 
 from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.jobs.actions import NewJob
+from forge_proxy.core.jobs.errors import JobConflict
+from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, NewEvent, StoredJob
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.workflow import ToolDef, Workflow
@@ -19,15 +22,18 @@ from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin_run
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
+from forge_proxy.jobs import local_scheduler, writer
+from forge_proxy.jobs.kinds import JobKinds
+from forge_proxy.jobs.phases import PhaseDeps
+from forge_proxy.jobs.ports import JobChange, JobStore, NewRow
+from forge_proxy.jobs.service import Jobs
+from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.tools.local import ClientExecutor, EchoExecutor
 from forge_proxy.workflows.runner import WorkflowRunner
-from forge_proxy.workflows.runs import run_writer, scheduler
 from forge_proxy.workflows.runs.errors import RunConflict, RunNotReadable
-from forge_proxy.workflows.runs.execution import ExecutionDeps
-from forge_proxy.workflows.runs.ports import IdempotencyClaim, RunStore
-from forge_proxy.workflows.runs.records import NewEvent, RunEvent, StoredRun
-from forge_proxy.workflows.runs.run_writer import RunWriter
-from forge_proxy.workflows.runs.serialization import read_state, write_state
+from forge_proxy.workflows.runs.execution import ExecutionDeps, RunHandler
+from forge_proxy.workflows.runs.records import StoredRun
+from forge_proxy.workflows.runs.serialization import read_state, split_text, write_text
 from forge_proxy.workflows.runs.service import Runs
 from forge_proxy.workflows.runs.submission import Submission
 from forge_proxy.workflows.runs.tool_outputs import ToolOutput
@@ -67,16 +73,20 @@ async def test_a_state_is_equal_after_serialization() -> None:
         states = WorkflowRunner(SaidClient(script)).drive(flow, begin_run(flow, "Go."), executor=Outcomes())
         seen += [state async for state in states]
 
-    assert [read_state(write_state(state)) for state in seen] == seen
+    stored = [split_text(write_text('{"a":"}"}', state)) for state in seen]
+    assert [submission for submission, _ in stored] == ['{"a":"}"}'] * len(seen)
+    assert [read_state(state) for _, state in stored] == seen
     assert any(state.batch and state.batch.open == (0,) for state in seen)
     assert any(state.retries for state in seen)
     assert seen[-1].ended is not None
 
 
-@pytest.mark.parametrize("stored", ["", "{}", '{"version":2,"state":{}}', '{"version":1,"state":{"messages":7}}'])
+@pytest.mark.parametrize(
+    "stored", ["", "{}", '{"version":1,"state":{}}', '{"version":2,"submission":{},"state":{"messages":7}}']
+)
 def test_a_state_of_another_version_is_refused(stored: str) -> None:
     with pytest.raises(RunNotReadable):
-        read_state(stored)
+        read_state(split_text(stored)[1])
 
 
 class FailingStore(OwnedJobRepository):
@@ -85,31 +95,31 @@ class FailingStore(OwnedJobRepository):
     fails: Sequence[str] = ()
     meanwhile: Callable[[], Awaitable[None]] | None = None
     """Called once, just after a query has found no more events."""
-    saving: Callable[[StoredRun], Awaitable[None]] | None = None
+    saving: Callable[[StoredJob], Awaitable[None]] | None = None
     """Called while a change is being stored."""
-    finds: Callable[[StoredRun], StoredRun] | None = None
-    """Replaces the run that a repeated submission finds."""
+    finds: Callable[[StoredJob], StoredJob] | None = None
+    """Replaces the job that a repeated submission finds."""
     saved = 0
 
-    async def create(self, run: StoredRun, events: Sequence[RunEvent], claim: IdempotencyClaim | None) -> StoredRun:
-        found = await super().create(run, events, claim)
+    async def create(self, row: NewRow, claim: IdempotencyClaim | None) -> StoredJob:
+        found = await super().create(row, claim)
         return found if self.finds is None else self.finds(found)
 
-    async def events(self, run_id: str, *, after: int, limit: int) -> Sequence[RunEvent]:
-        found = await super().events(run_id, after=after, limit=limit)
+    async def events(self, job_id: str, *, after: int, limit: int) -> Sequence[JobEvent]:
+        found = await super().events(job_id, after=after, limit=limit)
         if not found and self.meanwhile is not None:
             meanwhile, self.meanwhile = self.meanwhile, None
             await meanwhile()
         return found
 
-    async def save(self, run: StoredRun, since: int, events: Sequence[RunEvent]) -> None:
+    async def save(self, change: JobChange) -> None:
         self.saved += 1
         how = self.fails[self.saved % len(self.fails)] if self.fails else ""
         if self.saving is not None:
-            await self.saving(run)
+            await self.saving(change.job)
         if how == "before":
             raise StoreUnavailable("simulated")
-        await super().save(run, since, events)
+        await super().save(change)
         if how == "after":
             raise StoreUnavailable("simulated")
 
@@ -134,9 +144,9 @@ async def store(tmp_path: Path) -> AsyncGenerator[FailingStore]:
     await store.close()
 
 
-def build_runs(store: FailingStore | Callable[[], Awaitable[OwnedJobRepository]]) -> Runs:
+def build_runs(store: FailingStore | Callable[[], Awaitable[OwnedJobRepository]]) -> OwnedRuns:
     @asynccontextmanager
-    async def open_store() -> AsyncGenerator[RunStore]:
+    async def open_store() -> AsyncGenerator[JobStore]:
         opened = store if isinstance(store, FailingStore) else await store()
         try:
             yield opened
@@ -148,7 +158,22 @@ def build_runs(store: FailingStore | Callable[[], Awaitable[OwnedJobRepository]]
 
     client = SaidClient([calls("ask"), calls("finish")])
     engine = Engine(EngineConfig(ClientBackend(client), MonotonicClock(), lambda _: None))
-    return Runs(open_store, ExecutionDeps(engine, ToolRegistry(ClientExecutor(), EchoExecutor()), fail), 4, lambda: 1.0)
+    deps = ExecutionDeps(engine, ToolRegistry(ClientExecutor(), EchoExecutor()), fail)
+    jobs = Jobs(open_store, PhaseDeps(JobKinds(RunHandler(deps)), lambda: 1.0, fail), {"runs": 4})
+    return OwnedRuns(jobs, deps, lambda: 1.0)
+
+
+class OwnedRuns(Runs):
+    """Runs with jobs of their own."""
+
+    def new_row(self, new: NewJob) -> NewRow:
+        return JobKinds(RunHandler(self._deps)).new_row(new, 1.0)
+
+    async def resume(self) -> None:
+        await self._jobs.resume()
+
+    async def close(self) -> None:
+        await self._jobs.close()
 
 
 async def until(runs: Runs, run_id: str, status: str) -> StoredRun:
@@ -181,8 +206,8 @@ async def post_output(runs: Runs, run: StoredRun, output: str) -> None:
 async def test_intermittent_store_failures_neither_lose_nor_duplicate_steps(
     store: FailingStore, fails: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_writer, "_RETRY_WAIT", wait_none())
-    monkeypatch.setattr(scheduler, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(writer, "STORE_RETRY_WAIT", wait_none())
+    monkeypatch.setattr(local_scheduler, "_RETRY_SECONDS", 0.0)
     runs = build_runs(store)
     store.fails = fails
 
@@ -241,10 +266,10 @@ async def test_a_client_that_disconnects_during_a_query_does_not_cancel_it(store
 async def test_a_request_fails_while_an_executing_run_waits_for_the_store(
     store: FailingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_writer, "_RETRY_WAIT", wait_fixed(0.01))
+    monkeypatch.setattr(writer, "STORE_RETRY_WAIT", wait_fixed(0.01))
     runs, store.fails, away = build_runs(store), ("before",), asyncio.Event()
 
-    async def count(_: StoredRun) -> None:
+    async def count(_: StoredJob) -> None:
         if store.saved > 2:
             away.set()
 
@@ -269,7 +294,7 @@ async def test_cancelling_a_run_that_is_failing_is_a_conflict(store: FailingStor
     waiting = await until(runs, run.id, "requires_action")
     requests: list[asyncio.Task[StoredRun]] = []
 
-    async def cancel(now: StoredRun) -> None:
+    async def cancel(now: StoredJob) -> None:
         if now.status == "failed":
             requests.append(asyncio.create_task(runs.cancel(run.id)))
             for _ in range(10):
@@ -302,8 +327,8 @@ async def test_a_run_that_ends_during_a_repeated_submission_is_not_restarted(sto
 
 async def test_a_store_that_fails_during_opening_is_opened_again(tmp_path: Path) -> None:
     class FailingOnce(OwnedJobRepository):
-        async def get(self, run_id: str) -> StoredRun:
-            FailingOnce.get = OwnedJobRepository.get
+        async def next_wake(self) -> float | None:
+            FailingOnce.next_wake = OwnedJobRepository.next_wake
             raise StoreUnavailable("simulated")
 
     async def open_store() -> OwnedJobRepository:
@@ -312,36 +337,38 @@ async def test_a_store_that_fails_during_opening_is_opened_again(tmp_path: Path)
         return store
 
     submission = Submission.model_validate(SUBMISSION)
-    state = write_state(submission.begin(submission.workflow.definition()))
-    run = StoredRun("run_0", "queued", "w", None, 1.0, 1.0, 1, submission=submission.model_dump_json(), state=state)
+    text = write_text(submission.model_dump_json(), submission.begin(submission.workflow.definition()))
     first = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
-    await first.create(run, [RunEvent(1, "status", "{}", 1.0)], None)
-    await first.close()
     runs = build_runs(open_store)
+    row = runs.new_row(NewJob("run_0", "run", "w", text))
+    await first.create(row, None)
+    await first.close()
     with pytest.raises(StoreUnavailable):
         await runs.resume()
     await runs.resume()
-    found = await until(runs, run.id, "requires_action")
+    found = await until(runs, "run_0", "requires_action")
     await runs.close()
 
-    assert found.last_event > run.last_event
+    assert found.last_event > row.job.last_event
 
 
 async def test_a_change_by_another_writer_is_not_overwritten(store: FailingStore) -> None:
     runs = build_runs(store)
     run = await runs.submit(Submission.model_validate(SUBMISSION))
     waiting = await until(runs, run.id, "requires_action")
-    writer, number = RunWriter(waiting, store, _nothing, lambda: 1.0), waiting.last_event + 1
-    await store.save(replace(waiting, last_event=number + 1), number - 1, [RunEvent(number, "status", "{}", 1.0)])
+    found, number = await store.get(run.id), waiting.last_event + 1
+    late = await JobWriter.open(found, store, _nothing, lambda: 1.0)
+    change = JobChange(replace(found, last_event=number + 1), number - 1, [JobEvent(number, "status", "{}", 1.0)])
+    await store.save(change)
 
-    with pytest.raises(RunConflict):
-        await writer.write(NewEvent("status", {}), status="failed")
+    with pytest.raises(JobConflict):
+        await late.write(NewEvent("status", {}), status="failed")
     await runs.close()
 
-    assert writer.run == waiting
+    assert late.job == found
 
 
-def _nothing(before: StoredRun, after: StoredRun) -> None:
+def _nothing(before: StoredJob, after: StoredJob) -> None:
     """Ignore the change."""
 
 
