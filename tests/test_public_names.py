@@ -85,6 +85,7 @@ NOT_MET_BY_PROGRAMS = (
     "forge_proxy.evals",
     "forge_proxy.tools",  # of runs, which are submitted over HTTP
     "forge_proxy.wire.clients.messages",  # answered over HTTP
+    "forge_proxy.core.jobs",
     "forge_proxy.workflows.runs",
     "forge_proxy.workflows.tool_registry",
 )
