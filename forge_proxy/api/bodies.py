@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Generator, Mapping
+from typing import NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -25,6 +25,7 @@ SLICED = 1024 * 1024
 """Bytes above which a body is parsed, and serialized for the model server, in slices."""
 MAX_VALUES = 250_000
 """Maximum JSON values of a large body. A conversation that fills a window of a million tokens has a tenth of them."""
+_T = TypeVar("_T")
 _SLICE = 128 * 1024
 _STRINGS_SLICE = 16 * 1024
 """Smaller if strings are skipped, which takes a hundred times as long."""
@@ -104,13 +105,17 @@ class LargeBodies:
         async with self._turn:
             if len(pieces[0]) <= SLICED:
                 return read_body(pieces.pop())
-            slices = read_large_body(pieces.pop())
-            while True:
-                try:
-                    next(slices)
-                except StopIteration as done:
-                    return done.value
-                await asyncio.sleep(0)
+            return await run_slices(read_large_body(pieces.pop()))
+
+
+async def run_slices(slices: Generator[None, None, _T]) -> _T:
+    """Return the result of a generator; the event loop runs other tasks at each `yield`."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as done:
+            return done.value
+        await asyncio.sleep(0)
 
 
 class LargeResponse(Response):

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from forge_proxy.api.access_denied import NotJson
-from forge_proxy.api.bodies import LARGE, LargeBodies, read_whole
+from forge_proxy.api.bodies import LARGE, LargeBodies, read_whole, run_slices
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.endpoint import CLIENT_CLOSED_REQUEST
 from forge_proxy.api.error_responses import error_response
@@ -126,7 +126,7 @@ class RelayEndpoint:
             raise InvalidRequest("path", f"expected a route such as {AUDIO}/transcriptions")
         content_type = request.headers.get("content-type", "")
         if content_type.startswith("multipart/"):
-            return FormBody.read(raw, content_type)
+            return await run_slices(FormBody.read(raw, content_type))
         return await self._read_json(request, raw)
 
 

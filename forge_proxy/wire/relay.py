@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import orjson
 
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.wire.multipart import RawBytes, find_fields, read_parameters
 
-RawBytes: TypeAlias = bytes | bytearray
 RawPieces: TypeAlias = Sequence[bytes | memoryview]
 _PIECE = 256 * 1024
-_BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,200})"|([^\s;,"]{1,200}))', re.IGNORECASE)
-_MAX_PARTS = 100
-_MAX_PART_HEAD = 4096
 _MAX_FORM_MODEL = 512
-_NAMES_MODEL = re.compile(
-    rb'^content-disposition:[^\r\n]*[;\s]name="?model"?\s*(?:;|\r?$)', re.IGNORECASE | re.MULTILINE
-)
+_MAX_BOUNDARY = 200
 
 
 class RelayedBody(Protocol):
@@ -63,9 +58,20 @@ class FormBody:
     end: int = 0
 
     @classmethod
-    def read(cls, raw: RawBytes, content_type: str) -> FormBody:
-        """Find the field `model`. A body that is not well-formed has none; the model server rejects it."""
-        return cls(raw, *_find_model_field(raw, content_type))
+    def read(cls, raw: RawBytes, content_type: str) -> Generator[None, None, FormBody]:
+        """Find the field `model`; yields between slices. A body that is not well-formed has none.
+
+        Raises `InvalidRequest` if it has two: servers differ in which of them they use.
+        """
+        boundary = (read_parameters(content_type) or {}).get("boundary", "")
+        if not 0 < len(boundary) <= _MAX_BOUNDARY:
+            return cls(raw)
+        found = [one for one in (yield from find_fields(raw, boundary)) if one.name == "model"]
+        if len(found) > 1:
+            raise InvalidRequest("model", "the form has more than one field of this name")
+        if not found or found[0].end - found[0].start > _MAX_FORM_MODEL:
+            return cls(raw)
+        return cls(raw, found[0].start, found[0].end)
 
     @property
     def model(self) -> str | None:
@@ -131,24 +137,3 @@ def slice_bytes(raw: RawBytes, start: int = 0, end: int | None = None) -> RawPie
     """Return bytes in slices that refer to them, so that large ones are sent without a copy."""
     view = memoryview(raw)[start:end]
     return [view[at : at + _PIECE] for at in range(0, len(view), _PIECE)]
-
-
-def _find_model_field(raw: RawBytes, content_type: str) -> tuple[int, int]:
-    """Return where the value of the field `model` begins and ends; 0, 0 if there is none."""
-    found = _BOUNDARY.search(content_type)
-    if found is None:
-        return 0, 0
-    delimiter = f"--{found[1] or found[2]}".encode("latin-1", "replace")
-    at = raw.find(delimiter)
-    for _ in range(_MAX_PARTS):
-        if at < 0:
-            break
-        head = at + len(delimiter)
-        value = raw.find(b"\r\n\r\n", head, head + _MAX_PART_HEAD) + 4
-        end = raw.find(b"\r\n" + delimiter, value - 2)
-        if value < 4 or end < value:
-            break
-        if end - value <= _MAX_FORM_MODEL and _NAMES_MODEL.search(bytes(raw[head:value])):
-            return value, end
-        at = end + 2
-    return 0, 0

@@ -428,6 +428,24 @@ async def test_a_recording_of_any_bytes_is_not_counted_as_json_values() -> None:
     assert (relayed.status_code, counted.status_code) == (200, 413)
 
 
+async def test_the_name_of_a_file_does_not_choose_the_model() -> None:
+    http = RelayedServer()
+    name = 'x\\"; name=\\"model'
+    head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
+    body = head + b"small\r\n" + form(("model", b"small"))
+    async with client_of(http, aliases={"small": "other"}) as client:
+        response = await client.post("/v1/audio/transcriptions", content=body, headers={"content-type": FORM})
+        twice = await client.post(
+            "/v1/audio/transcriptions",
+            content=form(("model", b"small"), ("model", b"coder")),
+            headers={"content-type": FORM},
+        )
+
+    assert response.status_code == 200
+    assert http.asked[0].body == head + b"small\r\n" + form(("model", b"other"))
+    assert (twice.status_code, twice.json()["error"]["param"]) == (400, "model")
+
+
 async def test_fifty_large_recordings_wait_for_memory_and_all_are_relayed() -> None:
     http, size = RelayedServer(), 1024 * 1024
     memory = MemoryBudget(12 * size)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from forge_proxy.api.bodies import run_slices
 from forge_proxy.backends.config import OllamaConfig
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.instance import ServerInstance
@@ -56,7 +57,7 @@ async def test_a_large_form_arrives_as_it_was_sent() -> None:
 
     raw = bytearray(b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nsmall\r\n--b\r\n')
     raw += b'Content-Disposition: form-data; name="file"\r\n\r\n' + bytes(range(256)) * 8000 + b"\r\n--b--\r\n"
-    body = FormBody.read(raw, "multipart/form-data; boundary=b")
+    body = await run_slices(FormBody.read(raw, "multipart/form-data; boundary=b"))
     call = RawCall("POST", "/v1/audio/transcriptions", body, "multipart/form-data; boundary=b")
     async with serving(keep) as url, relay_to(url) as backend:
         async with backend.relay(call) as response:

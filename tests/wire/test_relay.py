@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.wire.relay import FormBody, JsonBody, OpaqueBody, RawCall
 
 KIND = "multipart/form-data; boundary=b0und"
@@ -22,6 +23,15 @@ def part(name: str, value: bytes, *, head: str = "") -> bytes:
 END = b"--b0und--\r\n"
 
 
+def read(raw: bytes, kind: str = KIND) -> FormBody:
+    slices = FormBody.read(raw, kind)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as done:
+            return done.value
+
+
 def sent(body: FormBody | JsonBody | OpaqueBody, model: str | None) -> bytes:
     return b"".join(body.pieces(model))
 
@@ -29,7 +39,7 @@ def sent(body: FormBody | JsonBody | OpaqueBody, model: str | None) -> bytes:
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_only_the_model_of_a_form_changes(before: bytes, after: bytes) -> None:
     raw = part("file", before) + part("model", b"small") + part("other", after) + END
-    body = FormBody.read(raw, KIND)
+    body = read(raw)
 
     assert body.model == "small"
     assert sent(body, None) == raw
@@ -46,8 +56,8 @@ def test_only_the_model_of_a_form_changes(before: bytes, after: bytes) -> None:
     ],
 )
 def test_the_field_is_found_however_its_head_is_written(head: str) -> None:
-    assert FormBody.read(part("", b"small", head=head) + END, KIND).model == "small"
-    assert FormBody.read(part("", b"small", head=head) + END, 'multipart/form-data; boundary="b0und"').model == "small"
+    assert read(part("", b"small", head=head) + END).model == "small"
+    assert read(part("", b"small", head=head) + END, 'multipart/form-data; boundary="b0und"').model == "small"
 
 
 @pytest.mark.parametrize(
@@ -66,10 +76,15 @@ def test_the_field_is_found_however_its_head_is_written(head: str) -> None:
     ],
 )
 def test_a_form_without_a_usable_field_passes_unchanged(raw: bytes, kind: str) -> None:
-    body = FormBody.read(raw, kind)
+    body = read(raw, kind)
 
     assert body.model is None
     assert sent(body, "large") == raw
+
+
+def test_a_form_that_names_two_models_is_rejected() -> None:
+    with pytest.raises(InvalidRequest, match="more than one field"):
+        read(part("model", b"small") + part("model", b"large") + END)
 
 
 def test_a_json_body_is_written_anew_only_if_its_model_changes() -> None:
