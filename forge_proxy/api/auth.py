@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from forge_proxy.api.access_denied import AccessDenied, AdminDisabled, WrongKey
 from forge_proxy.api.config import ServerConfig, ServerConfigError, check_key
 from forge_proxy.api.error_responses import refuse
+from forge_proxy.api.identity import KEY_LABEL
 from forge_proxy.api.origins import is_private
 
 OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"})
@@ -21,16 +22,27 @@ OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz", "/docs", "/openap
 _ADMINISTRATION = ("/admin/", "/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/")
 """Paths that need a key of the admin API: its own, and those that change the models of an Ollama."""
 _HEADERS = frozenset({b"authorization", b"x-api-key"})
+MAX_LABEL = 64
+"""Characters of a key's label."""
 
 
 class KeySet:
-    """A set of accepted keys, stored as hashes of equal length so that comparing does not reveal key lengths."""
+    """A set of accepted keys, stored as hashes of equal length so that comparing does not reveal key lengths.
 
-    def __init__(self, keys: Iterable[str]) -> None:
-        self._hashes = tuple({_hash(key.encode()) for key in keys})
+    A key may have a label, by which records name its client.
+    """
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        """Accept `keys`, each with its label or an empty one."""
+        self._labels = {_hash(key.encode()): label for key, label in keys.items()}
+        self._hashes = tuple(self._labels)
 
     def __len__(self) -> int:
         return len(self._hashes)
+
+    def label_of(self, key: bytes) -> str:
+        """Return the label of an accepted key; empty if it has none."""
+        return self._labels.get(_hash(key), "")
 
     def accepts(self, key: bytes) -> bool:
         """Return whether the key is accepted. The time taken does not reveal which key matches or how closely."""
@@ -49,7 +61,7 @@ def read_admin_keys(config: ServerConfig) -> KeySet:
 
 
 def _read(setting: str, configured: Iterable[SecretStr], file: Path | None) -> KeySet:
-    keys = [key.get_secret_value() for key in configured]
+    keys = {key.get_secret_value(): "" for key in configured}
     if file is None:
         return KeySet(keys)
     try:
@@ -61,11 +73,18 @@ def _read(setting: str, configured: Iterable[SecretStr], file: Path | None) -> K
     if not found:
         raise ServerConfigError(f"{setting} {file}: the file contains no key")
     for number, line in found:
+        key, label = _split_label(line)
         try:
-            keys.append(check_key(line))
+            keys[check_key(key)] = label
         except ValueError as exc:
             raise ServerConfigError(f"{setting} {file}, line {number}: {exc}") from exc
     return KeySet(keys)
+
+
+def _split_label(line: str) -> tuple[str, str]:
+    """Return the key of a line, and the label behind ` # `, cut to what a record holds."""
+    key, _, label = line.partition(" # ")
+    return key.rstrip(), "".join(filter(str.isprintable, label.strip()))[:MAX_LABEL]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +128,10 @@ class KeyRing:
             return None
         return WrongKey(sent=bool(sent), wanted=wanted)
 
+    def label_of(self, sent: list[bytes]) -> str:
+        """Return the label of the API key that an accepted request sent; empty if it has none."""
+        return next((label for key in sent if (label := self._keys.api.label_of(key))), "")
+
 
 class ApiKeyMiddleware:
     """Pure ASGI middleware that responds with 401 if no accepted key was sent, or 403 if the admin API is disabled."""
@@ -122,6 +145,7 @@ class ApiKeyMiddleware:
         sent = [key for name, value in scope["headers"] if name in _HEADERS and (key := _key_in(name, value))]
         refusal = self._keys.refusal(scope["path"], sent)
         if refusal is None:
+            scope[KEY_LABEL] = self._keys.label_of(sent)
             return await self._app(scope, receive, send)
         headers = {"www-authenticate": "Bearer"} if isinstance(refusal, WrongKey) else {}
         return await refuse(refusal, scope, receive, send, headers)

@@ -112,6 +112,7 @@ def _operation(name: str) -> dict[str, Any]:
 
 
 CHAT_COMPLETIONS = Surface(
+    name="chat_completions",
     routes=("/v1/chat/completions", "/chat/completions"),
     prefixes=("/v1/chat", "/chat"),
     decode_request=DecodedChatRequest.decode,

@@ -64,7 +64,9 @@ class ServerConfig(BaseModel):
         tuple[Annotated[SecretStr, AfterValidator(_check_secret)], ...], NoDecode, BeforeValidator(_split)
     ] = Field(default=(), description="API keys; clients must send one of them. Default: no key required.")
     api_keys_file: Path | None = Field(
-        default=None, description="File with more API keys, one per line; lines that begin with # are comments."
+        default=None,
+        description="File with more API keys, one per line; lines that begin with # are comments. `KEY # NAME` names "
+        "the client in records.",
     )
     admin_keys: Annotated[
         tuple[Annotated[SecretStr, AfterValidator(_check_secret)], ...], NoDecode, BeforeValidator(_split)

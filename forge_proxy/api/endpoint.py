@@ -16,7 +16,7 @@ from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies, LargeResponse, re
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.error_responses import error_response
-from forge_proxy.api.identity import client_of, owner_of, request_id_of
+from forge_proxy.api.identity import client_of, origin_of, owner_of, request_id_of
 from forge_proxy.api.outcome_headers import compaction_headers, dropped_headers, outcome_headers
 from forge_proxy.api.prompt_size import PromptSizeEncoder, with_prompt_size
 from forge_proxy.api.streaming import StreamingAnswer
@@ -67,7 +67,8 @@ class SurfaceEndpoint:
                 return decoded
             chat = replace(decoded.chat, is_large=True) if size > SLICED else decoded.chat
             policy = narrow(self._engine.policies.guardrails, request.headers.get("x-forge-guardrails"))
-            answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
+            origin = origin_of(request, self._surface.name)
+            answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request), origin=origin)
             if chat.stream:
                 encoder = decoded.stream_encoder(request_id, int(time.time()))
                 if isinstance(encoder, PromptSizeEncoder):

@@ -8,8 +8,13 @@ import re
 
 from starlette.requests import Request
 
+from forge_proxy.core.requests.records import RequestOrigin
+
 _SCHEME = re.compile(r"bearer +", re.IGNORECASE)
 _USABLE = re.compile(r"[\x21-\x7e]{1,128}")
+_PRODUCT = re.compile(r"[A-Za-z0-9][\w.+@-]{0,40}(?:/[\w.+-]{1,40})?", re.ASCII)
+KEY_LABEL = "forge_proxy.key_label"
+"""Where the scope of a request has the label of its key."""
 
 
 def request_id_of(request: Request) -> str:
@@ -38,6 +43,12 @@ def owner_of(request: Request) -> str:
     """Return a label of the client's key, which owns what is stored for it; the same for all clients without a key."""
     key = _header(request, b"authorization") or _header(request, b"x-api-key") or ""
     return hashlib.sha256(_SCHEME.sub("", key).encode()).hexdigest()
+
+
+def origin_of(request: Request, surface: str) -> RequestOrigin:
+    """Return where a request came from: the label of its key, and the first product of its `user-agent`."""
+    product = _PRODUCT.match(_header(request, b"user-agent") or "")
+    return RequestOrigin(surface, request.scope.get(KEY_LABEL, ""), product[0] if product else "")
 
 
 def _header(request: Request, name: bytes) -> str | None:

@@ -20,6 +20,7 @@ from forge_proxy.wire.clients.messages.errors import encode_error
 from forge_proxy.wire.clients.messages.request import decode_request
 
 MESSAGES = Surface(
+    name="messages",
     routes=("/v1/messages",),
     prefixes=("/v1/messages",),
     decode_request=DecodedMessagesRequest.decode,

@@ -22,6 +22,7 @@ from forge_proxy.wire.clients.ollama.request import DecodedOllamaRequest, decode
 from forge_proxy.wire.relay import JsonBody, RawCall
 
 OLLAMA_CHAT = Surface(
+    name="ollama_chat",
     routes=("/api/chat",),
     prefixes=("/api",),
     decode_request=decode_chat,
@@ -30,6 +31,7 @@ OLLAMA_CHAT = Surface(
     openapi_schemas=OLLAMA_SCHEMAS,
 )
 OLLAMA_GENERATE = Surface(
+    name="ollama_generate",
     routes=("/api/generate",),
     prefixes=("/api",),
     decode_request=decode_generate,

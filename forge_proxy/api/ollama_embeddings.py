@@ -14,7 +14,7 @@ from forge_proxy.api.bodies import LARGE, LargeResponse, read_whole
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.endpoint import CLIENT_CLOSED_REQUEST
 from forge_proxy.api.error_responses import error_response
-from forge_proxy.api.identity import client_of, request_id_of
+from forge_proxy.api.identity import client_of, origin_of, request_id_of
 from forge_proxy.api.outcome_headers import describe_dropped
 from forge_proxy.api.relay import RelayEndpoint
 from forge_proxy.core.errors import BackendBroke, BackendError, ForgeError, ResponseTooLarge
@@ -71,7 +71,10 @@ class OllamaEmbeddings:
         began = time.monotonic_ns()
         body = JsonBody(orjson.dumps(decoded.body), decoded.body)
         call = RawCall("POST", "/v1/embeddings", body, "application/json")
-        opened = self._engine.relay.open(call, request_id=headers["x-request-id"], client=client_of(request))
+        origin = origin_of(request, request.scope["path"])
+        opened = self._engine.relay.open(
+            call, request_id=headers["x-request-id"], client=client_of(request), origin=origin
+        )
         with ResponseMemory(self._memory) as memory:
             async with opened as response:
                 received = await self._read(response, memory)

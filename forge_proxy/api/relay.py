@@ -21,7 +21,7 @@ from forge_proxy.api.bodies import LARGE, LargeBodies, read_whole, run_slices
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.endpoint import CLIENT_CLOSED_REQUEST
 from forge_proxy.api.error_responses import error_response
-from forge_proxy.api.identity import client_of, request_id_of
+from forge_proxy.api.identity import client_of, origin_of, request_id_of
 from forge_proxy.api.openapi import error_responses
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject
@@ -109,7 +109,10 @@ class RelayEndpoint:
         self, request: Request, call: RawCall, headers: Mapping[str, str], after: Callable[[], None] | None = None
     ) -> Response:
         """Return the response to a call, which is made when the response is sent."""
-        opened = self._engine.relay.open(call, request_id=headers["x-request-id"], client=client_of(request))
+        origin = origin_of(request, request.scope["path"])
+        opened = self._engine.relay.open(
+            call, request_id=headers["x-request-id"], client=client_of(request), origin=origin
+        )
         return RelayedResponse(opened, headers, after)
 
     async def read_object(self, request: Request, raw: RawBytes) -> JsonObject:

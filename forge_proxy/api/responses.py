@@ -27,6 +27,7 @@ _MAX_PAGE = 100
 _PAGE = 20
 
 RESPONSES = Surface(
+    name="responses",
     routes=("/v1/responses", "/responses"),
     prefixes=("/v1/responses", "/responses"),
     decode_request=DecodedResponsesRequest.decode,

@@ -55,8 +55,10 @@ class SurfaceStorage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """An API's paths, its codec and its description."""
+    """An API's name, its paths, its codec and its description."""
 
+    name: str
+    """How records and metrics name it."""
     routes: tuple[str, ...]
     """Paths whose `POST` requests the engine answers."""
     prefixes: tuple[str, ...]

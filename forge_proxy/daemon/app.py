@@ -30,6 +30,7 @@ from forge_proxy.engine.ports import Observer
 from forge_proxy.hardware.files import find_ram_mb
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
+from forge_proxy.telemetry.fan_out import EventFanOut
 from forge_proxy.workflows.runs.service import Runs
 
 
@@ -135,7 +136,7 @@ async def build(
     settings: Settings, listener: socket.socket, read: Callable[[], Settings], log: FilteringBoundLogger
 ) -> AsyncGenerator[Daemon]:
     """Build the daemon over a listening socket. `read` reloads the settings. Raises `BackendChoiceError`."""
-    observe = observe_in_next_iteration(logs.LogObserver(log))
+    observe = observe_in_next_iteration(EventFanOut([logs.LogObserver(log)]))
     memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
     async with (
         assemble(settings, observe, memory) as parts,

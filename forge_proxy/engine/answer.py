@@ -33,10 +33,11 @@ from forge_proxy.core.guardrails.retry_history import RetryHistory
 from forge_proxy.core.guardrails.usage import ESTIMATED, TokenUsage, estimate_usage
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.queueing import FairQueue
+from forge_proxy.core.requests.records import UNKNOWN_ORIGIN, RequestOrigin
 from forge_proxy.core.rescue import LearnedForm
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.stream import Chunk
-from forge_proxy.engine.admission import Admission, Slot
+from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.attempts import AttemptRunner
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.capabilities import Capabilities
@@ -54,6 +55,7 @@ from forge_proxy.engine.exchange import BackendExchange, BackendSession, EngineD
 from forge_proxy.engine.learned_forms import LearnedForms
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.relay import RequestRelay
+from forge_proxy.engine.request_recorder import RequestRecorder
 from forge_proxy.engine.respond_overhead import RespondOverhead
 from forge_proxy.engine.sampling import Sampling
 from forge_proxy.engine.shielded_tasks import ShieldedTasks
@@ -149,7 +151,13 @@ class Engine:
             return await self.capabilities.test(model, await self.forms.learn(model))
 
     async def answer(
-        self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""
+        self,
+        request: ChatRequest,
+        policy: GuardPolicy,
+        *,
+        request_id: str,
+        client: str = "",
+        origin: RequestOrigin = UNKNOWN_ORIGIN,
     ) -> AsyncGenerator[AnswerEvent]:
         """Yield the chunks of the response as they are released, then a `Report`.
 
@@ -159,13 +167,9 @@ class Engine:
         `ContextBudgetExceeded`, `UnknownModel`, `UnsupportedModelError`, a `BackendFault`, `ToolChoiceUnsatisfied`,
         `ToolCallInvalid` or `EmptyAnswer`; if chunks have been yielded by then, the response is incomplete.
         """
-        began = self._clock.now()
-        session = self._session(client, request_id)
-
-        def elapsed() -> tuple[float, float]:
-            return self._clock.now() - began, session.slot.queued
-
-        done = False
+        recorder = RequestRecorder(self._clock, request_id, request, origin)
+        session = self._session(client, recorder)
+        slot, done = session.slot, False
         try:
             async with (
                 self._admit(session, request) as model,
@@ -176,15 +180,17 @@ class Engine:
                 async for event in events:
                     if isinstance(event, Report):
                         done, event = True, event.with_dropped(request)
-                        self._observe(RequestAnswered(request_id, request.model, event, *elapsed()))
+                        self._observe(RequestAnswered(recorder.answered(event, slot.queued), event))
+                    elif isinstance(event, Chunk) and event.progress is None:
+                        recorder.mark_output()
                     yield event
         except ForgeError as error:
             done = True
-            self._observe(RequestFailed(request_id, request.model, summary_of(error, request), *elapsed()))
+            self._observe(RequestFailed(recorder.failed(summary_of(error, request), slot.queued)))
             raise
         finally:
             if not done:
-                self._observe(RequestAbandoned(request_id, *elapsed()))
+                self._observe(RequestAbandoned(recorder.abandoned(slot.queued)))
 
     async def measure(self, request: ChatRequest) -> PromptSize:
         """Return the size of a request's prompt, estimated if the backend cannot count. Raises `UnknownModel`."""
@@ -206,7 +212,7 @@ class Engine:
 
         Yields the chunks as they arrive, then the result. Raises like `answer`.
         """
-        session = self._session(client, turn.request_id)
+        session = self._session(client, RequestRecorder(self._clock, turn.request_id, request))
         async with self._admit(session, request) as model:
             turn = replace(turn, form=await self._form_of(request, turn.policy, model))
             runner = AttemptRunner(session, request, turn, model, raw=True)
@@ -224,7 +230,7 @@ class Engine:
 
         Raises like `answer`, and `UnreadCall`.
         """
-        session = self._session(client, request_id)
+        session = self._session(client, RequestRecorder(self._clock, request_id, request))
         async with self._admit(session, request) as model:
             call = ModelCall(request, request.stream, resolved=model, usage=True)
             async with aclosing(_relay(session, call)) as events:
@@ -239,8 +245,8 @@ class Engine:
         """
         return self._backend.tool_mode(self.models.resolve_cached(model).served)
 
-    def _session(self, client: str, request_id: str) -> BackendSession:
-        return BackendSession(self._deps, self._admission.slot(client), request_id)
+    def _session(self, client: str, recorder: RequestRecorder) -> BackendSession:
+        return BackendSession(self._deps, self._admission.slot(client), recorder)
 
     @asynccontextmanager
     async def _admit(self, session: BackendSession, request: ChatRequest) -> AsyncGenerator[ResolvedModel]:
@@ -251,6 +257,7 @@ class Engine:
         session.slot.model = self.models.resolve_cached(request.model).served or ""
         async with session:
             model = await self.models.resolve(request.model)  # a queued request must not reach the backend
+            session.recorder.set_model(model)
             yield replace(model, sampling=self.sampling.values_for(model.served))
 
     async def _form_of(self, request: ChatRequest, policy: GuardPolicy, model: ResolvedModel) -> LearnedForm | None:
@@ -279,14 +286,16 @@ class Engine:
         )  # fmt: skip
         if turn is not None:
             record.terminal = turn.terminal
-            return self._guard(AttemptRunner(session, request, turn, model), session.slot, record)
+            return self._guard(AttemptRunner(session, request, turn, model), session, record)
         suppressor = CallSuppressor() if request.tools and policy.enabled.any else None
         verbatim = suppressor is None and not request.is_converted
         buffered = not request.stream or request.is_assembled
         call = ModelCall(request, request.stream, resolved=model, verbatim=verbatim, buffered=buffered)
         return _relay(session, call, suppressor)
 
-    async def _guard(self, runner: AttemptRunner, slot: Slot, record: ToolSetRecord) -> AsyncGenerator[AnswerEvent]:
+    async def _guard(
+        self, runner: AttemptRunner, session: BackendSession, record: ToolSetRecord
+    ) -> AsyncGenerator[AnswerEvent]:
         """Run the attempts of a guarded request until one is accepted. All use the same slot."""
         finished: FinishedAttempt | None = None
         if unchecked := await self._unvalidated_tools.find_unreported(runner.turn):
@@ -303,13 +312,14 @@ class Engine:
         usage = await self._usage(call, runner.spent)
         if is_estimated := usage is None and not call.request.stream:
             usage = estimate_usage(call.request, finished.answers, runner.reasoning)
-        slot.leave()  # the backend is done; other requests must not wait for a client that reads slowly
+        session.slot.leave()  # the backend is done; other requests must not wait for a client that reads slowly
         for chunk in finished.chunks:
             yield chunk
         yield Chunk(usage=usage)
         for answer in finished.answers:
             self.learned.record_answer(call.model.served, turn, answer)
         record.record_answers(turn, finished.answers)
+        session.recorder.add_calls(finished.answers)
         report = Report.of_answers(turn, finished.answers, runner.spent.tokens)
         further = (*runner.interventions, ESTIMATED) if is_estimated else runner.interventions
         yield replace(report, interventions=(*report.interventions, *further)) if further else report

@@ -80,6 +80,7 @@ class AttemptRunner:
         if isinstance(verdict, Retry):
             verdict = replace(verdict, turn=self._deps.retry_history.adapt(verdict.turn, self._model.served))
             tool, reason = cut_name(verdict.tool), verdict.reason
+            self._session.recorder.end_attempt(verdict.fault.value, tool, reason)
             self._deps.observe(AttemptRetried(self.turn.request_id, self.turn.attempt, verdict.fault, tool, reason))
             self.turn = verdict.turn
             self._attempt = Attempt(self.turn, self._request.choices, after=self._attempt)

@@ -99,7 +99,7 @@ class DraftedExchange(BackendExchange):
 
     async def _run(self, may_resend: Callable[[BackendFault], bool]) -> _Draft:
         """Run the drafts until the choice is certain, and return the chosen one."""
-        sessions = [BackendSession(self._deps, spare, self._session.request_id) for spare in self._spares]
+        sessions = [BackendSession(self._deps, spare, self._session.recorder) for spare in self._spares]
         calls = [_with_seed(self.call, number) for number in range(1, len(sessions) + 1)]
         first = _Draft(self._session, self.call, self._turn)
         self._drafts = [first, *(_Draft(one, call, self._turn) for one, call in zip(sessions, calls, strict=True))]

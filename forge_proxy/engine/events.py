@@ -9,6 +9,7 @@ from forge_proxy.core.budget import Budget
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.core.requests.records import RequestRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,33 +154,24 @@ class ModelFailed:
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered:
-    """A request was answered. `seconds` counts from its arrival; `queued` are those spent in the queue."""
+    """A request was answered."""
 
-    request_id: str
-    model: str | None
+    record: RequestRecord
     report: Report
-    seconds: float
-    queued: float
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """A request ended in an error."""
+    """A request ended in an error, which `record.error` quotes."""
 
-    request_id: str
-    model: str | None
-    error: str
-    seconds: float
-    queued: float
+    record: RequestRecord
 
 
 @dataclass(frozen=True, slots=True)
 class RequestAbandoned:
     """The client disconnected before the response was complete."""
 
-    request_id: str
-    seconds: float
-    queued: float
+    record: RequestRecord
 
 
 @dataclass(frozen=True, slots=True)

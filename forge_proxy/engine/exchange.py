@@ -26,6 +26,7 @@ from forge_proxy.engine.events import ContextCompacted, LostResponseRetried
 from forge_proxy.engine.memory import MemoryBudget, ResponseMemory
 from forge_proxy.engine.pacing import LoopTurns
 from forge_proxy.engine.ports import Observer, ThoroughReader
+from forge_proxy.engine.request_recorder import RequestRecorder
 
 _LOSSES = 2
 """How often one request is retried because its response was lost: it may be the request that ends the model server."""
@@ -51,10 +52,11 @@ class BackendSession:
     Both are released at the end of the `async with` block. Also counts the responses that were lost.
     """
 
-    def __init__(self, deps: EngineDeps, slot: Slot, request_id: str) -> None:
+    def __init__(self, deps: EngineDeps, slot: Slot, recorder: RequestRecorder) -> None:
         self.deps = deps
         self.slot = slot
-        self.request_id = request_id
+        self.recorder = recorder
+        self.request_id = recorder.request_id
         self.memory = ResponseMemory(deps.memory)
         self._losses = 0
 
@@ -125,6 +127,7 @@ class BackendExchange:
             self.call, compacted = await self._deps.fitting.admit(self.call, self._session.request_id)
             if compacted:
                 yield compacted
+            self._session.recorder.begin_exchange()
             try:
                 async with aclosing(self._deps.backend.stream(self.call)) as chunks:
                     async for chunk in chunks:
@@ -138,6 +141,8 @@ class BackendExchange:
                     raise
             else:
                 return
+            finally:
+                self._session.recorder.end_exchange(self.usage)
             for event in recovery:
                 yield event
 

@@ -8,10 +8,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from forge_proxy.core.errors import ForgeError, RouteNotSupported
 from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.guardrails.report import Report
+from forge_proxy.core.requests.records import UNKNOWN_ORIGIN, RequestOrigin
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.events import RequestAbandoned, RequestAnswered, RequestFailed
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.ports import Backend, Clock, Observer, RawRelay, RawResponse
+from forge_proxy.engine.request_recorder import RequestRecorder
 from forge_proxy.wire.relay import RawCall
 
 
@@ -36,30 +38,35 @@ class RequestRelay:
         return self._backend.url
 
     @asynccontextmanager
-    async def open(self, call: RawCall, *, request_id: str, client: str = "") -> AsyncGenerator[RawResponse]:
+    async def open(
+        self, call: RawCall, *, request_id: str, client: str = "", origin: RequestOrigin = UNKNOWN_ORIGIN
+    ) -> AsyncGenerator[RawResponse]:
         """Send a request and yield the response. A call that runs a model has a slot until the block ends.
 
         Raises `Overloaded`, `UnknownModel`, `RouteNotSupported` or a `BackendFault`.
         """
-        began, slot = self._clock.now(), self._admission.slot(client)
         done, model = False, call.body.model
+        recorder, slot = RequestRecorder(self._clock, request_id, model, origin), self._admission.slot(client)
         try:
             async with AsyncExitStack() as stack:
                 if call.runs_model:
                     slot.model = self._models.resolve_cached(model).served or ""
                     await stack.enter_async_context(slot)
-                    call = call.for_model((await self._models.resolve(model)).served)
+                    resolved = await self._models.resolve(model)
+                    recorder.set_model(resolved)
+                    call = call.for_model(resolved.served)
+                recorder.begin_exchange()
                 yield await stack.enter_async_context(self._relay_of(call).relay(call))
             done = True
-            elapsed = self._clock.now() - began
-            self._observe(RequestAnswered(request_id, model, Report(Outcome.PASSTHROUGH), elapsed, slot.queued))
+            report = Report(Outcome.PASSTHROUGH)
+            self._observe(RequestAnswered(recorder.answered(report, slot.queued), report))
         except ForgeError as error:
             done = True
-            self._observe(RequestFailed(request_id, model, error.summary, self._clock.now() - began, slot.queued))
+            self._observe(RequestFailed(recorder.failed(error.summary, slot.queued)))
             raise
         finally:
             if not done:
-                self._observe(RequestAbandoned(request_id, self._clock.now() - began, slot.queued))
+                self._observe(RequestAbandoned(recorder.abandoned(slot.queued)))
 
     async def load(self, model: str | None, *, client: str = "") -> None:
         """Wait until the model is loaded, in the queue only if another one is loaded now. Raises like `open`."""

@@ -146,13 +146,14 @@ def _request_line(event: _RequestEvent) -> LogLine:
 
 def _end_line(event: _EndEvent) -> LogLine:
     """Return the log line of the end of a request."""
-    times = {"seconds": round(event.seconds, 3), "queued_ms": round(1e3 * event.queued)}
+    record = event.record
+    times = {"seconds": round(record.seconds, 3), "queued_ms": round(1e3 * record.queued)}
     match event:
-        case RequestAnswered(request_id, model, report):
-            interventions = as_fits(report.descriptions, _MAX_INTERVENTIONS_CHARS)
+        case RequestAnswered(_, report):
+            interventions = as_fits(record.interventions, _MAX_INTERVENTIONS_CHARS)
             fields = {
-                "request_id": request_id,
-                "model": model,
+                "request_id": record.request_id,
+                "model": record.model,
                 "outcome": report.outcome.value,
                 "attempts": report.attempts,
                 "faults": [fault.value for fault in report.faults],
@@ -161,10 +162,11 @@ def _end_line(event: _EndEvent) -> LogLine:
                 "tokens": report.tokens,
             }
             return LogLine("answered", {**fields, **times})
-        case RequestFailed(request_id, model, error):
-            return LogLine("failed", {"request_id": request_id, "model": model, "error": error, **times}, "warning")
-        case RequestAbandoned(request_id):
-            return LogLine("abandoned", {"request_id": request_id, **times})
+        case RequestFailed():
+            fields = {"request_id": record.request_id, "model": record.model, "error": record.error}
+            return LogLine("failed", {**fields, **times}, "warning")
+        case RequestAbandoned():
+            return LogLine("abandoned", {"request_id": record.request_id, **times})
         case _:
             assert_never(event)
 

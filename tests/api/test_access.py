@@ -245,6 +245,20 @@ def test_keys_are_read_from_the_key_file_too(tmp_path: Path) -> None:
     assert not keys.accepts(b"# people")
 
 
+def test_a_key_in_a_file_may_have_a_label(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"{KEY} # Anna's laptop\n{OTHER}\n")
+
+    keys = read_keys(ServerConfig(api_keys_file=file))
+
+    assert keys.accepts(KEY.encode())
+    assert (keys.label_of(KEY.encode()), keys.label_of(OTHER.encode()), keys.label_of(b"x")) == (
+        "Anna's laptop",
+        "",
+        "",
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

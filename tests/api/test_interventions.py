@@ -15,6 +15,7 @@ from forge_proxy.engine.events import Event, RequestAnswered
 from forge_proxy.telemetry.logs import LogObserver
 from tests.api.test_mistakes import ASK, PARIS_TEXT, RIGHT, both
 from tests.core.guardrails.schema.test_compiled import overlapping
+from tests.fakes.records import make_record
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, chat
 
@@ -145,7 +146,7 @@ def test_a_log_line_is_bounded() -> None:
     report = Report(Outcome.RESCUED, interventions=tuple(rescued("x" * 10_000) for _ in range(1000)))
 
     with capture_logs() as lines:
-        LogObserver()(RequestAnswered("r", None, report, 0.0, 0.0))
+        LogObserver()(RequestAnswered(make_record(report), report))
 
     assert len(json.dumps(lines)) < 6000
     assert lines[0]["interventions"][-1].endswith(" more")

@@ -106,6 +106,7 @@ class DecodedTelegram:
 
 
 SURFACE = Surface(
+    name="test",
     routes=(TELEGRAMS,),
     prefixes=(TELEGRAMS,),
     decode_request=decode,

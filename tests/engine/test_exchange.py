@@ -23,6 +23,7 @@ from forge_proxy.engine.compat import CompatibleBackend
 from forge_proxy.engine.context_fitting import ContextFitter
 from forge_proxy.engine.events import Event, LostResponseRetried
 from forge_proxy.engine.exchange import BackendExchange, BackendSession, CallResent, EngineDeps, ExchangeEvent
+from forge_proxy.engine.request_recorder import RequestRecorder
 from tests.fakes.scripted import StillClock
 
 URL = "http://model"
@@ -66,7 +67,9 @@ def session_with(backend: Script, heard: list[Event] | None = None) -> BackendSe
     requests = CompatibleBackend(backend, observe, AS_SENT)
     fitting = ContextFitter(Budgets(backend, StillClock(), observe), requests.count_tokens, observe)
     deps = EngineDeps(requests, fitting, LearnedPolicy(), None, observe)
-    return BackendSession(deps, Admission(backend, StillClock(), observe).slot("client"), "r")
+    return BackendSession(
+        deps, Admission(backend, StillClock(), observe).slot("client"), RequestRecorder(StillClock(), "r", None)
+    )
 
 
 def exchange_in(session: BackendSession) -> BackendExchange:

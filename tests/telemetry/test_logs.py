@@ -25,6 +25,7 @@ from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.telemetry.log_events import to_log_line
 from forge_proxy.telemetry.logs import LogObserver, configure
 from tests.api.test_mistakes import ASK, RIGHT
+from tests.fakes.records import make_record
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock, chat
 from tests.properties import examples
@@ -73,7 +74,7 @@ async def test_the_failed_event_contains_the_message_of_the_model_server(stream:
     await chat([Said(status=500, body=error)], ASK, stream=stream, heard=events)
 
     (failed,) = [event for event in events if isinstance(event, RequestFailed)]
-    assert failed.error == "the model server at http://scripted answered 500: no memory left for:…"
+    assert failed.record.error == "the model server at http://scripted answered 500: no memory left for:…"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,8 @@ async def test_a_retry_is_logged_with_tool_and_reason_but_no_values(response: Sa
 def test_counts_of_any_size_are_logged(capfd: pytest.CaptureFixture[str]) -> None:
     writer = configure(LogConfig(format="json"))
     try:
-        LogObserver(structlog.get_logger())(RequestAnswered("r", "m", Report(Outcome.CLEAN, tokens=2**70), 0.1, 0.0))
+        report = Report(Outcome.CLEAN, tokens=2**70)
+        LogObserver(structlog.get_logger())(RequestAnswered(make_record(report), report))
     finally:
         writer.close()
         structlog.reset_defaults()

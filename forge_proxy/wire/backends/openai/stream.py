@@ -78,5 +78,7 @@ class ChatStreamReader(EventReader):
 
 
 def _can_forward(event: bytes) -> bool:
-    """Return whether an event may be forwarded without parsing: it looks like an object and has no error field."""
-    return event[:1] == b"{" and event[-1:] == b"}" and b'"error"' not in event
+    """Return whether an event may be forwarded without parsing: it looks like an object, and has neither an error nor
+    token counts.
+    """
+    return event[:1] == b"{" and event[-1:] == b"}" and b'"error"' not in event and b'"prompt_tokens"' not in event

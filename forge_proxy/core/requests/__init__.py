@@ -1,0 +1,1 @@
+"""The record of a finished request, for metrics, the request store and the reliability ledger."""

@@ -1,0 +1,136 @@
+"""Collects the record of one request while the engine works on it.
+
+This belongs in `engine` because only the engine knows when an attempt begins, when the model server is done, and why an
+attempt is retried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge_proxy.core.chat import ChatRequest, ResolvedModel
+from forge_proxy.core.guardrails import FinalAnswer
+from forge_proxy.core.guardrails.report import Report, cut_name
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.requests.records import (
+    NO_TOKENS,
+    UNKNOWN_ORIGIN,
+    AttemptRecord,
+    CallRecord,
+    RequestOrigin,
+    RequestRecord,
+    RequestResult,
+    read_token_counts,
+)
+from forge_proxy.engine.ports import Clock
+
+_MAX_CALLS = 128
+"""Calls of one response that are recorded. Each costs a row of the ledger."""
+
+
+class RequestRecorder:
+    """The record of one request, from its arrival on."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        request_id: str,
+        request: ChatRequest | str | None,
+        origin: RequestOrigin = UNKNOWN_ORIGIN,
+    ) -> None:
+        """`request` is only the name of the model if the request is relayed: the engine does not read it."""
+        self.request_id = request_id
+        self.origin = origin
+        self._clock = clock
+        self._began = clock.now()
+        chat = request if isinstance(request, ChatRequest) else None
+        self._model = request.model if isinstance(request, ChatRequest) else request
+        self._served: str | None = None
+        self._is_streamed = chat is not None and chat.stream
+        self._tools = len(chat.tools) if chat else 0
+        self._first_output: float | None = None
+        self._exchanges = 0
+        self._is_attempt_open = False
+        self._exchange_began = 0.0
+        self._backend_seconds = 0.0
+        self._attempt_seconds = 0.0
+        self._attempt_tokens = NO_TOKENS
+        self._attempts: list[AttemptRecord] = []
+        self._calls: list[CallRecord] = []
+
+    def set_model(self, model: ResolvedModel) -> None:
+        """Record the model that answers."""
+        self._model, self._served = model.requested, model.served
+
+    def mark_output(self) -> None:
+        """Record that a piece of the response is sent now; only the first one counts."""
+        if self._first_output is None:
+            self._first_output = self._clock.now() - self._began
+
+    def begin_exchange(self) -> None:
+        """Record that the model server receives a call. Drafts overlap: time counts while at least one is open."""
+        if self._exchanges == 0:
+            self._exchange_began = self._clock.now()
+            self._is_attempt_open = True
+        self._exchanges += 1
+
+    def end_exchange(self, usage: JsonObject | None) -> None:
+        """Record that the response to a call has ended, with its token counts."""
+        if not self._exchanges:  # the request ended before
+            return
+        self._exchanges -= 1
+        if self._exchanges == 0:
+            seconds = self._clock.now() - self._exchange_began
+            self._backend_seconds += seconds
+            self._attempt_seconds += seconds
+        self._attempt_tokens += read_token_counts(usage)
+
+    def end_attempt(self, fault: str | None = None, tool: str = "", reason: str = "") -> None:
+        """Record that an attempt has ended: with the fault for which it is retried, or as the last one."""
+        number = len(self._attempts) + 1
+        attempt = AttemptRecord(number, fault, tool, reason, self._attempt_seconds, self._attempt_tokens)
+        self._attempts.append(attempt)
+        self._attempt_seconds, self._attempt_tokens = 0.0, NO_TOKENS
+        self._is_attempt_open = False
+
+    def add_calls(self, answers: Sequence[FinalAnswer]) -> None:
+        """Record the calls that are delivered."""
+        calls = [CallRecord(cut_name(call.tool), answer.outcome) for answer in answers for call in answer.calls]
+        self._calls += calls[: _MAX_CALLS - len(self._calls)]
+
+    def answered(self, report: Report, queued: float) -> RequestRecord:
+        """Return the record of a request that was answered."""
+        return self._finish(report.outcome.value, queued, interventions=report.descriptions)
+
+    def failed(self, error: str, queued: float) -> RequestRecord:
+        """Return the record of a request that ended in an error."""
+        return self._finish("failed", queued, error=error)
+
+    def abandoned(self, queued: float) -> RequestRecord:
+        """Return the record of a request whose client disconnected."""
+        return self._finish("abandoned", queued)
+
+    def _finish(
+        self, result: RequestResult, queued: float, *, interventions: tuple[str, ...] = (), error: str = ""
+    ) -> RequestRecord:
+        while self._exchanges:  # the generator that would report its end is closed later
+            self.end_exchange(None)
+        if self._is_attempt_open:
+            self.end_attempt()
+        return RequestRecord(
+            self.request_id,
+            self.origin,
+            self._model,
+            self._served,
+            self._is_streamed,
+            self._tools,
+            result,
+            self._clock.now() - self._began,
+            queued,
+            self._first_output,
+            self._backend_seconds,
+            tuple(self._attempts),
+            tuple(self._calls),
+            interventions,
+            error,
+        )
