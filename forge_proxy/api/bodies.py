@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.wire.clients.body import read_body, read_large_body
+from forge_proxy.wire.large_json import write_slices
 
 LARGE = 256 * 1024
 """Bytes above which a body is measured, waits for memory, and is parsed one at a time."""
@@ -107,6 +108,16 @@ class LargeBodies:
                 return read_body(pieces.pop())
             return await run_slices(read_large_body(pieces.pop()))
 
+    async def convert(self, size: int, convert: Callable[[], _T]) -> _T:
+        """Return the result of converting `size` bytes of JSON between formats, in a thread if they are many.
+
+        One at a time, as the event loop has to compete with each thread for the interpreter.
+        """
+        if size <= LARGE:
+            return convert()
+        async with self._turn:
+            return await asyncio.to_thread(convert)
+
 
 async def run_slices(slices: Generator[None, None, _T]) -> _T:
     """Return the result of a generator; the event loop runs other tasks at each `yield`."""
@@ -116,6 +127,15 @@ async def run_slices(slices: Generator[None, None, _T]) -> _T:
         except StopIteration as done:
             return done.value
         await asyncio.sleep(0)
+
+
+def collect_slices(value: Json) -> Generator[None, None, list[bytes]]:
+    """Serialize a value in slices; yields between them. Returns the pieces."""
+    pieces: list[bytes] = []
+    for piece in write_slices(value):
+        pieces.append(piece)
+        yield
+    return pieces
 
 
 class LargeResponse(Response):

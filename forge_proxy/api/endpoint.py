@@ -17,10 +17,11 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import client_of, origin_of, owner_of, request_id_of
+from forge_proxy.api.limits import memory_of
 from forge_proxy.api.outcome_headers import compaction_headers, dropped_headers, outcome_headers
 from forge_proxy.api.prompt_size import PromptSizeEncoder, with_prompt_size
 from forge_proxy.api.streaming import StreamingAnswer
-from forge_proxy.api.surface import DecodedRequest, Surface, SurfaceStorage
+from forge_proxy.api.surface import DecodedRequest, ReceivedRequest, Surface, SurfaceStorage
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, read_switches
 from forge_proxy.core.guardrails.report import Report
@@ -138,8 +139,9 @@ class SurfaceEndpoint:
         """Read and decode the request; return it with the size of its body, which is not kept as it was received."""
         body, size = await read_json(request, self._large_bodies)
         if self._storage is not None:
-            return await self._storage.decode(body, owner_of(request)), size
-        return self._surface.decode_request(body), size
+            received = ReceivedRequest(body, size, owner_of(request), memory_of(request.scope))
+            return await self._storage.decode(received, self._large_bodies), size
+        return await self._large_bodies.convert(size, partial(self._surface.decode_request, body)), size
 
 
 async def read_json(request: Request, large_bodies: LargeBodies) -> tuple[JsonObject, int]:

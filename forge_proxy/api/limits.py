@@ -9,7 +9,7 @@ from forge_proxy.api.access_denied import BodyTooLarge, CompressedBody, TooManyV
 from forge_proxy.api.bodies import LARGE, MAX_VALUES, measure_body
 from forge_proxy.api.error_responses import refuse
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.engine.memory import MemoryBudget, MemoryFull
+from forge_proxy.engine.memory import MemoryBudget, MemoryFull, RequestMemory
 
 _COPIES = 3
 """Memory of a request, in body sizes: the received, parsed and forwarded forms, at most two of them at a time."""
@@ -17,6 +17,12 @@ _WIDE_COPIES = 6
 """The same for bodies with non-ASCII characters: one of them may make each character of a string take four bytes."""
 _UNPARSED_COPIES = 2
 """The same for bodies that are relayed without being parsed: the received one, and its growth while it is received."""
+_SCOPE_KEY = "forge_proxy.memory"
+
+
+def memory_of(scope: Scope) -> RequestMemory:
+    """Return what a request reserves in addition to its body; it counts nothing if no middleware limits bodies."""
+    return scope.get(_SCOPE_KEY) or RequestMemory()
 
 
 class BodyLimitMiddleware:
@@ -51,14 +57,17 @@ class BodyLimitMiddleware:
                 await self._memory.reserve(size)
             except ForgeError as error:
                 return await refuse(error, scope, receive, send)
+        scope[_SCOPE_KEY] = extra = RequestMemory(self._memory)
         try:
             return await self._app(scope, receive, send)
         finally:
+            extra.release()
             self._memory.release(size)
 
     async def _take_large(self, length: int, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the whole body, then call the application with it as one message."""
         body = _LargeBody(self._memory, self._limit, is_parsed=not _holds_file(scope))
+        scope[_SCOPE_KEY] = extra = RequestMemory(self._memory)
         try:
             try:
                 message = await body.read(length, receive)
@@ -74,6 +83,7 @@ class BodyLimitMiddleware:
 
             return await self._app(scope, replay, send)
         finally:
+            extra.release()
             body.release()
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from forge_proxy.api.bodies import LargeBodies
+from forge_proxy.api.bodies import SLICED, LargeBodies
 from forge_proxy.api.endpoint import CLIENT_CLOSED_REQUEST, read_json
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import request_id_of
@@ -42,13 +45,14 @@ class TokenCountEndpoint:
         """Return the tokens of a request's messages, system prompt and tools."""
         headers = {"x-request-id": request_id_of(request)}
         try:
-            body, _ = await read_json(request, self._large_bodies)
-            chat = decode_request(body)
-            size = await self._engine.measure(chat)
+            body, size = await read_json(request, self._large_bodies)
+            chat = await self._large_bodies.convert(size, partial(decode_request, body))
+            chat = replace(chat, is_large=size > SLICED)
+            prompt = await self._engine.measure(chat)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
         except ClientDisconnect:
             return Response(status_code=CLIENT_CLOSED_REQUEST)
         notes = [f"dropped {what}" for what in chat.dropped]
-        notes += [] if size.exact else ["estimated the tokens, which the model server does not count"]
-        return JSONResponse({"input_tokens": size.tokens}, headers={**headers, **intervention_headers(notes)})
+        notes += [] if prompt.exact else ["estimated the tokens, which the model server does not count"]
+        return JSONResponse({"input_tokens": prompt.tokens}, headers={**headers, **intervention_headers(notes)})

@@ -7,18 +7,20 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import orjson
 
-from forge_proxy.api.bodies import SLICED
+from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies
 from forge_proxy.api.response_store import ResponseRetention, ResponseStore
 from forge_proxy.api.streaming import StreamEncoder
-from forge_proxy.api.surface import DecodedRequest
+from forge_proxy.api.surface import DecodedRequest, ReceivedRequest
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.stored_responses import PreviousResponseNotFound, ResponseNotFound, StoredItem, StoredResponse
+from forge_proxy.engine.memory import RequestMemory
 from forge_proxy.engine.shielded_tasks import ShieldedTasks
 from forge_proxy.wire.clients.collector import ResponseCollector
 from forge_proxy.wire.clients.responses.encoder import DecodedResponsesRequest, ResponsesEncoder
@@ -30,6 +32,8 @@ MAX_STORED = 16 * 1024 * 1024
 """Bytes of one response with its input. A larger one is delivered, but not stored."""
 MAX_CONVERSATION = 16 * 1024 * 1024
 """Bytes of the responses that a request may continue. A conversation that fills a million tokens has about a third."""
+_COPIES = 3
+"""Memory of stored items, in their sizes: the text, the parsed items, and the messages made of them."""
 _SLICE = 256 * 1024
 """Bytes of items that are parsed before the event loop runs other tasks."""
 _DAY = 24 * 3600
@@ -54,17 +58,20 @@ class ResponseStorage:
         self._tasks = ShieldedTasks()
         """A client that disconnects cancels no store operation, which would discard the connection."""
 
-    async def decode(self, body: JsonObject, owner: str) -> DecodedResponsesRequest:
-        """Decode a request of `owner` together with what it refers to. Raises `InvalidRequest`."""
-        response_id = f"resp_{secrets.token_hex(16)}"
+    async def decode(self, received: ReceivedRequest, large_bodies: LargeBodies) -> DecodedResponsesRequest:
+        """Decode a request together with what it refers to. Raises `InvalidRequest` or `MemoryFull`."""
+        response_id, body = f"resp_{secrets.token_hex(16)}", received.body
         is_stored = self._open_store is not None and wants_storing(body, default=self._retention.is_default)
         if is_stored:
             await self._store()  # raises before the model has worked for it
-        body, stored = await self._resolve(body, owner)
-        converted = decode_request(body, await _parse(stored), is_stored=is_stored)
-        if sum(len(item.data) for item in stored) > SLICED:
+        body, stored, size = await self._resolve(body, received.owner, received.memory)
+        earlier = await _parse(stored)
+        size += received.size
+        convert = partial(decode_request, body, earlier, is_stored=is_stored)
+        converted = await large_bodies.convert(size, convert)
+        if size > SLICED:
             converted = replace(converted, chat=replace(converted.chat, is_large=True))
-        return DecodedResponsesRequest(converted, response_id, owner)
+        return DecodedResponsesRequest(converted, response_id, received.owner, size)
 
     async def save(self, decoded: DecodedRequest, encoder: StreamEncoder) -> None:
         """Store a streamed response before its last event is sent. If that fails, the response says so."""
@@ -94,48 +101,60 @@ class ResponseStorage:
         store = await self._store_with(response_id)
         await self._tasks.run(store.delete(response_id, owner, self._now()))
 
-    async def input_items(self, response_id: str, owner: str) -> list[JsonObject]:
+    async def input_items(self, response_id: str, owner: str, memory: RequestMemory) -> list[JsonObject]:
         """Return the items that a stored response answers: of all that it continues, then its own input.
 
-        Raises `ResponseNotFound`.
+        Raises `ResponseNotFound` or `MemoryFull`.
         """
+        charge = _charging(memory)
         store, now = await self._store_with(response_id), self._now()
         stored = await self._tasks.run(store.get(response_id, owner, now))
         earlier: Sequence[StoredItem] = ()
         if stored.previous_id is not None:
-            earlier = await self._tasks.run(store.chain(stored.previous_id, owner, now, MAX_CONVERSATION))
-        return await _parse([*earlier, *await self._tasks.run(store.input(response_id, owner, now))])
+            earlier = await self._tasks.run(store.chain(stored.previous_id, owner, now, MAX_CONVERSATION, charge))
+        own = await self._tasks.run(store.input(response_id, owner, now))
+        charge(sum(len(item.data) for item in own))
+        return await _parse([*earlier, *own])
 
-    async def _resolve(self, body: JsonObject, owner: str) -> tuple[JsonObject, Sequence[StoredItem]]:
-        """Return a body with the items that its input refers to, and the items of the conversation before it."""
+    async def _resolve(
+        self, body: JsonObject, owner: str, memory: RequestMemory
+    ) -> tuple[JsonObject, Sequence[StoredItem], int]:
+        """Return a body with the items that its input refers to, the items of the conversation before it, and the size
+        of both.
+        """
         previous, conversation = read_links(body)
         references = find_references(body)
         if previous is None and conversation is None and not references:
-            return body, ()
+            return body, (), 0
         if self._open_store is None:
             reject_links(previous, conversation)
-            return resolve_references(body, {}), ()
-        store, now = await self._store(), self._now()
+            return resolve_references(body, {}), (), 0
+        store, now, charge, size = await self._store(), self._now(), _charging(memory), 0
         if references:
-            found = await self._tasks.run(store.items(references, owner, now, MAX_CONVERSATION))
-            if sum(len(found[name].data) for name in references if name in found) > MAX_CONVERSATION:
+            found = await self._tasks.run(store.items(references, owner, now, MAX_CONVERSATION, charge))
+            size = sum(len(found[name].data) for name in references if name in found)
+            if size > MAX_CONVERSATION:
                 raise InvalidRequest("input", f"its references stand for more than {MAX_CONVERSATION} bytes")
-            body = resolve_references(body, {name: orjson.loads(item.data) for name, item in found.items()})
-        if conversation is not None:
-            return body, await self._tasks.run(store.conversation(conversation, owner, now, MAX_CONVERSATION))
-        if previous is None:
-            return body, ()
+            parsed = await _parse([*found.values()])
+            body = resolve_references(body, dict(zip(found, parsed, strict=True)))
+        items: Sequence[StoredItem] = ()
         try:
-            return body, await self._tasks.run(store.chain(previous, owner, now, MAX_CONVERSATION))
+            if conversation is not None:
+                items = await self._tasks.run(store.conversation(conversation, owner, now, MAX_CONVERSATION, charge))
+            elif previous is not None:
+                items = await self._tasks.run(store.chain(previous, owner, now, MAX_CONVERSATION, charge))
         except ResponseNotFound as error:
-            raise PreviousResponseNotFound(previous) from error
+            raise PreviousResponseNotFound(previous or "") from error
+        return body, items, size + sum(len(item.data) for item in items)
 
     async def _save(self, decoded: DecodedResponsesRequest, encoder: ResponsesEncoder) -> bool:
         """Return whether a complete response was stored. The client has it in any case."""
         body, now = decoded.converted.body, self._now()
         previous, conversation = read_links(body)
         document = encoder.response().decode()
-        items = _to_stored(body, encoder, MAX_STORED - len(document))
+        to_stored = partial(_to_stored, body, encoder, MAX_STORED - len(document))
+        is_large = decoded.size + len(document) > LARGE
+        items = await asyncio.to_thread(to_stored) if is_large else to_stored()
         if items is None:
             return _report_unsaved(encoder, f"it has more than {MAX_STORED} bytes with its input")
         expires = now + self._retention.days * _DAY
@@ -156,6 +175,11 @@ class ResponseStorage:
         if self._open_store is None:
             raise StoreUnavailable("responses are not stored here")
         return await self._open_store()
+
+
+def _charging(memory: RequestMemory) -> Callable[[int], None]:
+    """Return a function that charges stored items by the bytes that their text has."""
+    return lambda size: memory.take(_COPIES * size)
 
 
 async def _parse(items: Sequence[StoredItem]) -> list[JsonObject]:

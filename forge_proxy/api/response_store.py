@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from forge_proxy.core.stored_responses import StoredItem, StoredResponse
+from forge_proxy.core.stored_responses import Charge, StoredItem, StoredResponse, charge_nothing
 
 
 class ResponseStore(Protocol):
@@ -27,14 +27,18 @@ class ResponseStore(Protocol):
         """Delete a response with its items. Raises `ResponseNotFound`."""
         ...
 
-    async def chain(self, response_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
-        """Return the items of a response and of all that it continues, oldest first.
+    async def chain(
+        self, response_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
+    ) -> Sequence[StoredItem]:
+        """Return the items of a response and of all that it continues, oldest first. `charge` may raise.
 
         Raises `ResponseNotFound` if one is missing, or `InvalidRequest` if they have more than `limit` bytes.
         """
         ...
 
-    async def conversation(self, conversation_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
+    async def conversation(
+        self, conversation_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
+    ) -> Sequence[StoredItem]:
         """Return the items of a conversation, oldest first; none if it has none. Raises `InvalidRequest`, too."""
         ...
 
@@ -42,7 +46,9 @@ class ResponseStore(Protocol):
         """Return a response's own input items. Raises `ResponseNotFound`."""
         ...
 
-    async def items(self, ids: Sequence[str], owner: str, now: float, limit: int) -> Mapping[str, StoredItem]:
+    async def items(
+        self, ids: Sequence[str], owner: str, now: float, limit: int, charge: Charge = charge_nothing
+    ) -> Mapping[str, StoredItem]:
         """Return those of these items that are stored. Raises `InvalidRequest` if they have more than `limit` bytes."""
         ...
 

@@ -8,14 +8,15 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from forge_proxy.api.bodies import LargeBodies
+from forge_proxy.api.bodies import LargeBodies, collect_slices, run_slices
 from forge_proxy.api.endpoint import read_json
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import owner_of, request_id_of
+from forge_proxy.api.limits import memory_of
 from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.api.responses_openapi import PATHS, SCHEMAS
 from forge_proxy.api.streaming import StreamErrorPolicy
-from forge_proxy.api.surface import Surface
+from forge_proxy.api.surface import ReceivedRequest, Surface
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.stored_responses import NotCancellable
 from forge_proxy.engine.answer import Engine
@@ -60,13 +61,15 @@ class ResponseEndpoints:
         """Return the number of tokens of a request's prompt; estimated if the model server cannot count."""
         headers = {"x-request-id": request_id_of(request)}
         try:
-            body, _ = await read_json(request, self._large_bodies)
-            decoded = await self._storage.decode({**body, "stream": False, "store": False}, owner_of(request))
-            size = await self._engine.measure(decoded.chat)
+            body, size = await read_json(request, self._large_bodies)
+            counted = {**body, "stream": False, "store": False}
+            received = ReceivedRequest(counted, size, owner_of(request), memory_of(request.scope))
+            decoded = await self._storage.decode(received, self._large_bodies)
+            prompt = await self._engine.measure(decoded.chat)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
-        headers |= {} if size.exact else {"x-forge-interventions": "estimated the tokens of the prompt"}
-        return JSONResponse({"object": "response.input_tokens", "input_tokens": size.tokens}, headers=headers)
+        headers |= {} if prompt.exact else {"x-forge-interventions": "estimated the tokens of the prompt"}
+        return JSONResponse({"object": "response.input_tokens", "input_tokens": prompt.tokens}, headers=headers)
 
     async def get(self, request: Request) -> Response:
         """Return a stored response."""
@@ -93,12 +96,14 @@ class ResponseEndpoints:
         headers = {"x-request-id": request_id_of(request)}
         try:
             limit, order = _page_of(request)
-            items = await self._storage.input_items(request.path_params["id"], owner_of(request))
+            memory = memory_of(request.scope)
+            items = await self._storage.input_items(request.path_params["id"], owner_of(request), memory)
             after = request.query_params.get("after")
             page = list_items(items, after=after, limit=limit, newest_first=order == "desc")
+            body = b"".join(await run_slices(collect_slices(page)))
         except ForgeError as error:
             return error_response(error, request.scope, headers)
-        return JSONResponse(page, headers=headers)
+        return Response(body, media_type="application/json", headers=headers)
 
     async def cancel(self, request: Request) -> Response:
         """Reject a cancellation: no response is made in the background yet."""

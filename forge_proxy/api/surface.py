@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from forge_proxy.api.bodies import LargeBodies
 from forge_proxy.api.error_responses import Envelope
 from forge_proxy.api.streaming import StreamEncoder, StreamErrorPolicy
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.engine.memory import RequestMemory
 from forge_proxy.wire.clients.collector import ResponseCollector
 
 
@@ -35,11 +37,23 @@ class DecodedRequest(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ReceivedRequest:
+    """A parsed request, and what its decoding needs to know about it."""
+
+    body: JsonObject
+    size: int
+    """Bytes of the body as received."""
+    owner: str
+    memory: RequestMemory
+    """Charged with what is read from the store until the request ends."""
+
+
 class SurfaceStorage(Protocol):
     """Stores what later requests refer to. The endpoint awaits it around the pure codec."""
 
-    async def decode(self, body: JsonObject, owner: str) -> DecodedRequest:
-        """Decode a request of `owner` together with what it refers to. Raises `InvalidRequest`."""
+    async def decode(self, received: ReceivedRequest, large_bodies: LargeBodies) -> DecodedRequest:
+        """Decode a request together with what it refers to. Raises `InvalidRequest` or `MemoryFull`."""
         ...
 
     async def save(self, decoded: DecodedRequest, encoder: StreamEncoder) -> None:

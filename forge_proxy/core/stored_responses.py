@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 
+Charge: TypeAlias = Callable[[int], None]
+"""Called with the bytes of stored items before they are read. Raises `ForgeError` if there is no memory for them."""
 _MAX_QUOTED = 80
 """Maximum length of an id quoted in a message: it may be anything that a URL can contain."""
+
+
+def charge_nothing(_: int) -> None:
+    """Charge nobody."""
 
 
 @dataclass(frozen=True, slots=True)

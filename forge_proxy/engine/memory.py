@@ -154,6 +154,31 @@ class MemoryBudget:
         return self._small if size <= SMALL else self._large
 
 
+class RequestMemory:
+    """What a request reserves in addition to its body, for what is read for it. It is released when the request ends.
+
+    Without a budget, nothing is counted.
+    """
+
+    def __init__(self, memory: MemoryBudget | None = None) -> None:
+        self._memory = memory
+        self._reserved = 0
+
+    def take(self, size: int) -> None:
+        """Reserve `size` bytes. Raises `MemoryFull` if there is no room now: the request already holds its body."""
+        if self._memory is None:
+            return
+        if not self._memory.extend(size):
+            raise MemoryFull(self._memory.limit)
+        self._reserved += size
+
+    def release(self) -> None:
+        """Return the whole reservation."""
+        if self._memory is not None and self._reserved:
+            self._memory.release(self._reserved)
+            self._reserved = 0
+
+
 class ResponseMemory:
     """The reservation for the response to one request, until it is released or the block ends.
 

@@ -9,7 +9,7 @@ from sqlalchemy import Select, delete, func, insert, literal, select, update
 from sqlalchemy.sql.selectable import CTE
 
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.stored_responses import ResponseNotFound, StoredItem, StoredResponse
+from forge_proxy.core.stored_responses import Charge, ResponseNotFound, StoredItem, StoredResponse, charge_nothing
 from forge_proxy.store.database import Database
 from forge_proxy.store.tables import ITEMS, RESPONSES
 
@@ -74,7 +74,9 @@ class ResponseRepository:
         if result.rowcount == 0:
             raise ResponseNotFound(response_id)
 
-    async def chain(self, response_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
+    async def chain(
+        self, response_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
+    ) -> Sequence[StoredItem]:
         """See the port."""
         _check_id(response_id)
         chain = _chain(response_id, owner, now)
@@ -86,11 +88,15 @@ class ResponseRepository:
                 raise ResponseNotFound(response_id)
             if (missing := found[-1].previous_id) is not None:
                 raise ResponseNotFound(missing)
-            _check_size("previous_response_id", sum(row.size for row in found), limit)
+            size = sum(row.size for row in found)
+            _check_size("previous_response_id", size, limit)
+            charge(size)
             rows = await connection.execute(items.order_by(chain.c.depth.desc(), ITEMS.c.position))
             return [StoredItem(*row) for row in rows]
 
-    async def conversation(self, conversation_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
+    async def conversation(
+        self, conversation_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
+    ) -> Sequence[StoredItem]:
         """See the port."""
         if not conversation_id.isprintable():
             return []
@@ -98,7 +104,9 @@ class ResponseRepository:
         items = select(*_ITEM).join(RESPONSES, RESPONSES.c.id == ITEMS.c.response_id).where(*chosen)
         async with self._database.read() as connection:
             sizes = await connection.execute(select(RESPONSES.c.size).where(*chosen))
-            _check_size("conversation", sum(sizes.scalars()), limit)
+            size = sum(sizes.scalars())
+            _check_size("conversation", size, limit)
+            charge(size)
             rows = await connection.execute(items.order_by(RESPONSES.c.created_at, RESPONSES.c.id, ITEMS.c.position))
             return [StoredItem(*row) for row in rows]
 
@@ -109,7 +117,9 @@ class ResponseRepository:
         async with self._database.read() as connection:
             return [StoredItem(*row) for row in await connection.execute(query.order_by(ITEMS.c.position))]
 
-    async def items(self, ids: Sequence[str], owner: str, now: float, limit: int) -> Mapping[str, StoredItem]:
+    async def items(
+        self, ids: Sequence[str], owner: str, now: float, limit: int, charge: Charge = charge_nothing
+    ) -> Mapping[str, StoredItem]:
         """See the port."""
         wanted = sorted({one for one in ids if one.isprintable()})
         found: dict[str, StoredItem] = {}
@@ -118,9 +128,11 @@ class ResponseRepository:
             for at in range(0, len(wanted), _MAX_TURNS):
                 chosen = (ITEMS.c.id.in_(wanted[at : at + _MAX_TURNS]), *_readable(owner, now))
                 joined = ITEMS.join(RESPONSES, RESPONSES.c.id == ITEMS.c.response_id)
-                size = select(func.sum(func.length(ITEMS.c.data))).select_from(joined).where(*chosen)
-                total += (await connection.execute(size)).scalar() or 0
+                lengths = select(func.sum(func.length(ITEMS.c.data))).select_from(joined).where(*chosen)
+                size: int = (await connection.execute(lengths)).scalar() or 0
+                total += size
                 _check_size("input", total, limit)
+                charge(size)
                 query = select(*_ITEM).select_from(joined).where(*chosen).order_by(RESPONSES.c.created_at)
                 found |= {row.id: StoredItem(*row) for row in await connection.execute(query)}
         return found

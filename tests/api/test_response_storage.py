@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from forge_proxy.api import response_storage
+from forge_proxy.api.bodies import LargeBodies
 from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.api.response_store import ResponseRetention
+from forge_proxy.api.surface import ReceivedRequest
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.store_errors import StoreUnavailable
-from forge_proxy.core.stored_responses import StoredItem, StoredResponse
+from forge_proxy.core.stored_responses import Charge, StoredItem, StoredResponse, charge_nothing
 from forge_proxy.core.stream import Chunk, Delta
+from forge_proxy.engine.memory import MEGABYTE, MemoryBudget, MemoryFull, RequestMemory
 from forge_proxy.wire.clients.collector import ResponseCollector
 from forge_proxy.wire.clients.responses.encoder import DecodedResponsesRequest
 
@@ -48,16 +52,23 @@ class MemoryStore:
     async def delete(self, response_id: str, owner: str, now: float) -> None:
         self.saved.clear()
 
-    async def chain(self, response_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
+    async def chain(
+        self, response_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
+    ) -> Sequence[StoredItem]:
+        charge(sum(len(item.data) for item in self.earlier))
         return self.earlier
 
-    async def conversation(self, conversation_id: str, owner: str, now: float, limit: int) -> Sequence[StoredItem]:
+    async def conversation(
+        self, conversation_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
+    ) -> Sequence[StoredItem]:
         return self.earlier
 
     async def input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
         return [item for item in self.saved[-1][1] if item.kind == "input"]
 
-    async def items(self, ids: Sequence[str], owner: str, now: float, limit: int) -> Mapping[str, StoredItem]:
+    async def items(
+        self, ids: Sequence[str], owner: str, now: float, limit: int, charge: Charge = charge_nothing
+    ) -> Mapping[str, StoredItem]:
         return {item.id: item for item in self.earlier}
 
 
@@ -68,6 +79,13 @@ def storage_of(store: MemoryStore, **retention: Any) -> ResponseStorage:
     return ResponseStorage(open_store, lambda: 1000.0, ResponseRetention(**retention))
 
 
+async def decode(
+    storage: ResponseStorage, body: JsonDict, memory: RequestMemory | None = None
+) -> DecodedResponsesRequest:
+    received = ReceivedRequest(body, len(json.dumps(body)), "me", memory or RequestMemory())
+    return await storage.decode(received, LargeBodies())
+
+
 def said(text: str) -> ResponseCollector:
     collector = ResponseCollector()
     collector.add(Chunk((Delta(text=text, finish="stop"),)))
@@ -75,7 +93,7 @@ def said(text: str) -> ResponseCollector:
 
 
 async def respond(storage: ResponseStorage, body: JsonDict = ASK, text: str = "Hello.") -> JsonDict:
-    decoded = await storage.decode(body, "me")
+    decoded = await decode(storage, body)
     return json.loads(await storage.encode_response(decoded, said(text), "r", 7))
 
 
@@ -122,8 +140,8 @@ async def test_a_store_that_cannot_be_opened_fails_the_request_before_the_model_
     storage = ResponseStorage(open_store, lambda: 0.0)
 
     with pytest.raises(StoreUnavailable):
-        await storage.decode(ASK, "me")
-    assert (await storage.decode({**ASK, "store": False}, "me")).chat.messages
+        await decode(storage, ASK)
+    assert (await decode(storage, {**ASK, "store": False})).chat.messages
 
 
 @pytest.mark.parametrize(("body", "text"), [({**ASK, "input": "x" * 600}, "Hello."), (ASK, "x" * 600)])
@@ -160,8 +178,8 @@ async def test_a_large_stored_conversation_is_serialized_in_slices() -> None:
     store.earlier = [StoredItem(f"msg_{number}", "input", json.dumps(item)) for number in range(5)]
     storage = storage_of(store)
 
-    small = await storage.decode(ASK, "me")
-    large = await storage.decode({**ASK, "previous_response_id": "resp_1"}, "me")
+    small = await decode(storage, ASK)
+    large = await decode(storage, {**ASK, "previous_response_id": "resp_1"})
 
     assert (small.chat.is_large, large.chat.is_large) == (False, True)
     assert len(large.chat.messages) == 6
@@ -178,15 +196,41 @@ async def test_a_reference_that_is_repeated_often_is_bounded_like_what_it_stands
     twice: JsonDict = {**ASK, "input": [reference] * 2}
     often: JsonDict = {**ASK, "input": [reference] * 4}
 
-    assert len((await storage.decode(twice, "me")).chat.messages) == 2
+    assert len((await decode(storage, twice)).chat.messages) == 2
     with pytest.raises(InvalidRequest):
-        await storage.decode(often, "me")
+        await decode(storage, often)
 
 
 async def test_each_response_has_an_id_of_its_own() -> None:
     storage = ResponseStorage(None, lambda: 0.0)
 
-    decoded = [await storage.decode({**ASK, "store": False}, "me") for _ in range(3)]
+    decoded = [await decode(storage, {**ASK, "store": False}) for _ in range(3)]
 
     assert all(isinstance(one, DecodedResponsesRequest) for one in decoded)
     assert len({one.response_id for one in decoded}) == 3
+
+
+async def test_a_stored_conversation_is_charged_to_the_memory_of_its_request_until_it_ends() -> None:
+    store, budget = MemoryStore(), MemoryBudget(16 * MEGABYTE)
+    store.earlier = [StoredItem("msg_1", "input", json.dumps({"role": "user", "content": "x" * 4 * MEGABYTE}))]
+    first, second = RequestMemory(budget), RequestMemory(budget)
+    body = {**ASK, "previous_response_id": "resp_1"}
+
+    await decode(storage_of(store), body, first)
+    assert budget.used == pytest.approx(12 * MEGABYTE, rel=0.01)
+    with pytest.raises(MemoryFull):
+        await decode(storage_of(store), body, second)
+    first.release()
+    second.release()
+    assert budget.used == 0
+    await decode(storage_of(store), body, second)
+
+
+async def test_a_large_request_is_converted_beside_the_event_loop() -> None:
+    loop_thread, threads = threading.get_ident(), list[int]()
+    large = LargeBodies()
+    for size in (1000, 10 * MEGABYTE):
+        await large.convert(size, lambda: threads.append(threading.get_ident()))
+
+    assert threads[0] == loop_thread
+    assert threads[1] != loop_thread

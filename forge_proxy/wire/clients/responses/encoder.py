@@ -135,6 +135,8 @@ class DecodedResponsesRequest:
     """The id of the response; None to derive it from the id of the request."""
     owner: str = ""
     """Whose the response is if it is stored."""
+    size: int = 0
+    """Bytes of the request, and of what it refers to."""
 
     @classmethod
     def decode(cls, body: JsonObject) -> DecodedResponsesRequest:
