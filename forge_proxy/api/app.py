@@ -13,6 +13,7 @@ from forge_proxy.api.auth import ApiKeyMiddleware, KeyRing
 from forge_proxy.api.bodies import LargeBodies
 from forge_proxy.api.chat_completions import CHAT_COMPLETIONS
 from forge_proxy.api.config import ServerConfig
+from forge_proxy.api.conversations import ConversationEndpoints
 from forge_proxy.api.docs import ApiDescription
 from forge_proxy.api.endpoint import SurfaceEndpoint
 from forge_proxy.api.error_responses import ErrorEnvelopes
@@ -113,6 +114,7 @@ def _add_surfaces(
     for path, endpoint in hot.items():
         app.add_route(path, endpoint, methods=["POST"])
     ResponseEndpoints(responses, engine, large_bodies).add_routes(app)
+    ConversationEndpoints(responses, large_bodies).add_routes(app)
     counter = TokenCountEndpoint(engine, large_bodies)
     app.add_route("/v1/messages/count_tokens", counter.count, methods=["POST"])
     relay = RelayEndpoint(engine, large_bodies)

@@ -53,7 +53,13 @@ from forge_proxy.core.errors import (
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadable
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.core.store_errors import StoreUnavailable
-from forge_proxy.core.stored_responses import NotCancellable, PreviousResponseNotFound, ResponseNotFound
+from forge_proxy.core.stored_responses import (
+    ConversationNotFound,
+    ItemNotFound,
+    NotCancellable,
+    PreviousResponseNotFound,
+    ResponseNotFound,
+)
 from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
 from forge_proxy.wire.clients.errors import ClassifiedError
 from forge_proxy.wire.clients.messages.errors import ThreadsNotSupported
@@ -110,6 +116,8 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     ToolUnusable: (502, "server_error", "tool_unusable"),
     PreviousResponseNotFound: (400, "invalid_request_error", "previous_response_not_found"),
     ResponseNotFound: (404, "invalid_request_error", "response_not_found"),
+    ConversationNotFound: (404, "invalid_request_error", "conversation_not_found"),
+    ItemNotFound: (404, "invalid_request_error", "item_not_found"),
     NotCancellable: (400, "invalid_request_error", None),
     StoreUnavailable: (503, "server_error", "store_unavailable"),
     ShuttingDown: (503, "server_error", "stopping"),

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import orjson
 
 from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies
+from forge_proxy.api.conversation_store import ConversationStore
 from forge_proxy.api.response_store import ResponseRetention, ResponseStore
 from forge_proxy.api.streaming import StreamEncoder
 from forge_proxy.api.surface import DecodedRequest, ReceivedRequest
@@ -36,7 +37,8 @@ _COPIES = 3
 """Memory of stored items, in their sizes: the text, the parsed items, and the messages made of them."""
 _SLICE = 256 * 1024
 """Bytes of items that are parsed before the event loop runs other tasks."""
-_DAY = 24 * 3600
+DAY = 24 * 3600
+_T = TypeVar("_T")
 _LOG = logging.getLogger("forge_proxy.api")
 
 
@@ -51,17 +53,18 @@ class ResponseStorage:
         open_store: Callable[[], Awaitable[ResponseStore]] | None,
         now: Callable[[], float] = lambda: 0.0,
         retention: ResponseRetention | None = None,
+        open_conversations: Callable[[], Awaitable[ConversationStore]] | None = None,
     ) -> None:
         self._open_store = open_store
-        self._now = now
-        self._retention = retention or ResponseRetention()
+        self.open_conversations = open_conversations
+        self.now = now
+        self.retention = retention or ResponseRetention()
         self._tasks = ShieldedTasks()
-        """A client that disconnects cancels no store operation, which would discard the connection."""
 
     async def decode(self, received: ReceivedRequest, large_bodies: LargeBodies) -> DecodedResponsesRequest:
         """Decode a request together with what it refers to. Raises `InvalidRequest` or `MemoryFull`."""
         response_id, body = f"resp_{secrets.token_hex(16)}", received.body
-        is_stored = self._open_store is not None and wants_storing(body, default=self._retention.is_default)
+        is_stored = self._open_store is not None and wants_storing(body, default=self.retention.is_default)
         if is_stored:
             await self._store()  # raises before the model has worked for it
         body, stored, size = await self._resolve(body, received.owner, received.memory)
@@ -93,13 +96,13 @@ class ResponseStorage:
     async def get(self, response_id: str, owner: str) -> bytes:
         """Return a stored response as JSON. Raises `ResponseNotFound`."""
         store = await self._store_with(response_id)
-        stored = await self._tasks.run(store.get(response_id, owner, self._now()))
+        stored = await self.run(store.get(response_id, owner, self.now()))
         return stored.document.encode()
 
     async def delete(self, response_id: str, owner: str) -> None:
         """Delete a stored response. Raises `ResponseNotFound`."""
         store = await self._store_with(response_id)
-        await self._tasks.run(store.delete(response_id, owner, self._now()))
+        await self.run(store.delete(response_id, owner, self.now()))
 
     async def input_items(self, response_id: str, owner: str, memory: RequestMemory) -> list[JsonObject]:
         """Return the items that a stored response answers: of all that it continues, then its own input.
@@ -107,14 +110,24 @@ class ResponseStorage:
         Raises `ResponseNotFound` or `MemoryFull`.
         """
         charge = _charging(memory)
-        store, now = await self._store_with(response_id), self._now()
-        stored = await self._tasks.run(store.get(response_id, owner, now))
+        store, now = await self._store_with(response_id), self.now()
+        stored = await self.run(store.get(response_id, owner, now))
         earlier: Sequence[StoredItem] = ()
         if stored.previous_id is not None:
-            earlier = await self._tasks.run(store.chain(stored.previous_id, owner, now, MAX_CONVERSATION, charge))
-        own = await self._tasks.run(store.input(response_id, owner, now))
+            earlier = await self.run(store.chain(stored.previous_id, owner, now, MAX_CONVERSATION, charge))
+        own = await self.run(store.input(response_id, owner, now))
         charge(sum(len(item.data) for item in own))
         return await _parse([*earlier, *own])
+
+    async def run(self, operation: Coroutine[Any, Any, _T]) -> _T:
+        """Run a store operation, which no client that disconnects cancels: that would discard the connection."""
+        return await self._tasks.run(operation)
+
+    async def conversation_items(self, conversation_id: str, owner: str, memory: RequestMemory) -> list[JsonObject]:
+        """Return all items of a conversation, oldest first. Raises `InvalidRequest` or `MemoryFull`."""
+        store, charge = await self._store(), _charging(memory)
+        read = store.conversation(conversation_id, owner, self.now(), MAX_CONVERSATION, charge)
+        return await _parse(await self.run(read))
 
     async def _resolve(
         self, body: JsonObject, owner: str, memory: RequestMemory
@@ -129,9 +142,9 @@ class ResponseStorage:
         if self._open_store is None:
             reject_links(previous, conversation)
             return resolve_references(body, {}), (), 0
-        store, now, charge, size = await self._store(), self._now(), _charging(memory), 0
+        store, now, charge, size = await self._store(), self.now(), _charging(memory), 0
         if references:
-            found = await self._tasks.run(store.items(references, owner, now, MAX_CONVERSATION, charge))
+            found = await self.run(store.items(references, owner, now, MAX_CONVERSATION, charge))
             size = sum(len(found[name].data) for name in references if name in found)
             if size > MAX_CONVERSATION:
                 raise InvalidRequest("input", f"its references stand for more than {MAX_CONVERSATION} bytes")
@@ -140,16 +153,16 @@ class ResponseStorage:
         items: Sequence[StoredItem] = ()
         try:
             if conversation is not None:
-                items = await self._tasks.run(store.conversation(conversation, owner, now, MAX_CONVERSATION, charge))
+                items = await self.run(store.conversation(conversation, owner, now, MAX_CONVERSATION, charge))
             elif previous is not None:
-                items = await self._tasks.run(store.chain(previous, owner, now, MAX_CONVERSATION, charge))
+                items = await self.run(store.chain(previous, owner, now, MAX_CONVERSATION, charge))
         except ResponseNotFound as error:
             raise PreviousResponseNotFound(previous or "") from error
         return body, items, size + sum(len(item.data) for item in items)
 
     async def _save(self, decoded: DecodedResponsesRequest, encoder: ResponsesEncoder) -> bool:
         """Return whether a complete response was stored. The client has it in any case."""
-        body, now = decoded.converted.body, self._now()
+        body, now = decoded.converted.body, self.now()
         previous, conversation = read_links(body)
         document = encoder.response().decode()
         to_stored = partial(_to_stored, body, encoder, MAX_STORED - len(document))
@@ -157,11 +170,11 @@ class ResponseStorage:
         items = await asyncio.to_thread(to_stored) if is_large else to_stored()
         if items is None:
             return _report_unsaved(encoder, f"it has more than {MAX_STORED} bytes with its input")
-        expires = now + self._retention.days * _DAY
+        expires = now + self.retention.days * DAY
         response = StoredResponse(encoder.response_id, decoded.owner, now, expires, document, previous, conversation)
         try:
             store = await self._store()
-            await self._tasks.run(store.save(response, items))
+            await self.run(store.save(response, items))
         except StoreUnavailable as error:
             return _report_unsaved(encoder, error.summary)
         return True

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from forge_proxy.api.bodies import LargeBodies, collect_slices, run_slices
+from forge_proxy.api.conversations_openapi import CONVERSATION_PATHS, CONVERSATION_SCHEMAS
 from forge_proxy.api.endpoint import read_json
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import owner_of, request_id_of
 from forge_proxy.api.limits import memory_of
+from forge_proxy.api.paging import read_page
 from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.api.responses_openapi import PATHS, SCHEMAS
 from forge_proxy.api.streaming import StreamErrorPolicy
@@ -24,9 +24,6 @@ from forge_proxy.wire.clients.responses.encoder import DecodedResponsesRequest
 from forge_proxy.wire.clients.responses.errors import encode_error
 from forge_proxy.wire.clients.responses.stored_items import list_items
 
-_MAX_PAGE = 100
-_PAGE = 20
-
 RESPONSES = Surface(
     name="responses",
     routes=("/v1/responses", "/responses"),
@@ -35,8 +32,8 @@ RESPONSES = Surface(
     encode_error=encode_error,
     # Codex recognizes a full context only by this code in a `response.failed` event, and retries no 429.
     stream_errors=StreamErrorPolicy(has_event=True, codes=frozenset({"context_length_exceeded"}), agents=("codex",)),
-    openapi_paths=PATHS,
-    openapi_schemas=SCHEMAS,
+    openapi_paths={**PATHS, **CONVERSATION_PATHS},
+    openapi_schemas={**SCHEMAS, **CONVERSATION_SCHEMAS},
 )
 
 
@@ -95,7 +92,7 @@ class ResponseEndpoints:
         """List the items that a stored response answers, newest first unless `order=asc`."""
         headers = {"x-request-id": request_id_of(request)}
         try:
-            limit, order = _page_of(request)
+            limit, order = read_page(request)
             memory = memory_of(request.scope)
             items = await self._storage.input_items(request.path_params["id"], owner_of(request), memory)
             after = request.query_params.get("after")
@@ -113,12 +110,3 @@ class ResponseEndpoints:
             raise NotCancellable
         except ForgeError as error:
             return error_response(error, request.scope, headers)
-
-
-def _page_of(request: Request) -> tuple[int, Literal["asc", "desc"]]:
-    limit, order = request.query_params.get("limit", str(_PAGE)), request.query_params.get("order", "desc")
-    if not (limit.isdecimal() and limit.isascii() and 1 <= int(limit[:9]) <= _MAX_PAGE):
-        raise InvalidRequest("limit", f"expected an integer from 1 to {_MAX_PAGE}")
-    if order not in ("asc", "desc"):
-        raise InvalidRequest("order", "expected asc or desc")
-    return int(limit), order

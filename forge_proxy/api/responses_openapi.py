@@ -81,7 +81,7 @@ _STORE_ERRORS = error_responses(401, 403, **{
     "404": "No such response is stored for this key: `response_not_found`.",
     "503": "The store cannot be used: `store_unavailable`.",
 })  # fmt: skip
-_PAGE_PARAMETERS: list[dict[str, Any]] = [
+PAGE_PARAMETERS: list[dict[str, Any]] = [
     *_ID,
     {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
      "description": "The number of items."},
@@ -139,7 +139,7 @@ def _paths(prefix: str, suffix: str) -> dict[str, Any]:
             "delete": ("delete_response", _stored("Delete a stored response", "ResponseDeleted")),
         },
         "/{id}/input_items": {
-            "get": ("list_response_input", _stored("List the input items", "ResponseItemList", _PAGE_PARAMETERS))
+            "get": ("list_response_input", _stored("List the input items", "ResponseItemList", PAGE_PARAMETERS))
         },
         "/{id}/cancel": {"post": ("cancel_response", cancel)},
     }

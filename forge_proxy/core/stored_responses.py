@@ -44,6 +44,32 @@ class StoredItem:
     """The item as JSON."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredConversation:
+    """A conversation, to which responses and clients add items. Times are in seconds since 1970."""
+
+    id: str
+    owner: str
+    created_at: float
+    expires_at: float
+    metadata: str = "{}"
+    """The client's metadata as JSON."""
+
+
+class ConversationNotFound(ForgeError):
+    """No conversation with that id is stored for this client."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"Conversation with id {quote_id(conversation_id)} not found.")
+
+
+class ItemNotFound(ForgeError):
+    """A conversation has no item with that id."""
+
+    def __init__(self, item_id: str) -> None:
+        super().__init__(f"Item with id {quote_id(item_id)} not found in this conversation.")
+
+
 class ResponseNotFound(ForgeError):
     """No response with that id is stored for this client."""
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from forge_proxy.api.conversation_store import ConversationStore
 from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.api.response_store import ResponseRetention, ResponseStore
 from forge_proxy.settings import Settings
@@ -59,9 +60,15 @@ def build_response_storage(settings: Settings, database: SharedDatabase) -> Resp
         opened = await database.get()
         return import_module("forge_proxy.store.responses").ResponseRepository(opened)
 
+    async def open_conversations() -> ConversationStore:
+        opened = await database.get()
+        return import_module("forge_proxy.store.conversations").ConversationRepository(opened)
+
     store = settings.store
     retention = ResponseRetention(store.response_days, is_default=store.responses == "always")
-    return ResponseStorage(None if store.responses == "never" else open_store, time.time, retention)
+    if store.responses == "never":
+        return ResponseStorage(None, time.time, retention)
+    return ResponseStorage(open_store, time.time, retention, open_conversations)
 
 
 def _has_succeeded(opening: asyncio.Task[Database]) -> bool:

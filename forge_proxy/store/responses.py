@@ -9,7 +9,15 @@ from sqlalchemy import Select, delete, func, insert, literal, select, update
 from sqlalchemy.sql.selectable import CTE
 
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.stored_responses import Charge, ResponseNotFound, StoredItem, StoredResponse, charge_nothing
+from forge_proxy.core.stored_responses import (
+    Charge,
+    ResponseNotFound,
+    StoredConversation,
+    StoredItem,
+    StoredResponse,
+    charge_nothing,
+)
+from forge_proxy.store.conversations import ADDED, keep_conversation
 from forge_proxy.store.database import Database
 from forge_proxy.store.tables import ITEMS, RESPONSES
 
@@ -50,6 +58,10 @@ class ResponseRepository:
             await connection.execute(insert(RESPONSES).values(**row))
             if rows:
                 await connection.execute(insert(ITEMS), rows)
+            if response.conversation_id is not None:
+                times = (response.created_at, response.expires_at)
+                conversation = StoredConversation(response.conversation_id, response.owner, *times)
+                await keep_conversation(connection, conversation)
             for earlier in _continued_by(response):
                 await connection.execute(
                     update(RESPONSES).where(RESPONSES.c.id.in_(earlier)).values(expires_at=response.expires_at)
@@ -158,19 +170,14 @@ def _continued_by(response: StoredResponse) -> list[Select[Any]]:
     found: list[Select[Any]] = []
     if response.previous_id is not None:
         found.append(select(_chain(response.previous_id, response.owner, response.created_at).c.id))
-    if response.conversation_id is not None:
-        found.append(
-            select(RESPONSES.c.id).where(
-                RESPONSES.c.conversation_id == response.conversation_id,
-                *_readable(response.owner, response.created_at),
-            )
-        )
     return found
 
 
 def _check_id(response_id: str) -> None:
-    """Raise `ResponseNotFound` for an unprintable id: PostgreSQL rejects NUL with an error of its own."""
-    if not response_id.isprintable():
+    """Raise `ResponseNotFound` for an unprintable id, which PostgreSQL rejects with an error of its own, and for a row
+    that only holds items of a conversation.
+    """
+    if not response_id.isprintable() or response_id.startswith(ADDED):
         raise ResponseNotFound(response_id)
 
 

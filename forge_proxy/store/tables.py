@@ -88,3 +88,14 @@ ITEMS = Table(
     Column("data", Text, nullable=False),
     Index("response_items_by_id", "id"),
 )
+
+CONVERSATIONS = Table(
+    "conversations",
+    METADATA,
+    Column("owner", String(64), primary_key=True),
+    Column("id", String(64), primary_key=True),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("metadata", Text, nullable=False),
+    Index("conversations_by_expiry", "expires_at"),
+)

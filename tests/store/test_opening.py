@@ -51,6 +51,7 @@ async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None
         "job_documents",
         "responses",
         "response_items",
+        "conversations",
         "alembic_version",
     }
 
