@@ -28,8 +28,8 @@ async def test_many_ask_clients_take_turns_and_who_leaves_is_unknown_to_llama_cp
         await asyncio.wait(tasks.values())
 
     launched = [line for line in parts.manager.logs(500) if "launch_slot" in line]  # complete, now that it has ended
-    assert {event.request_id for event in heard if isinstance(event, RequestAbandoned)} == leavers
-    answered = [event.request_id for event in heard if isinstance(event, RequestAnswered)]
+    assert {event.record.request_id for event in heard if isinstance(event, RequestAbandoned)} == leavers
+    answered = [event.record.request_id for event in heard if isinstance(event, RequestAnswered)]
     assert sorted(answered) == sorted(set(names) - leavers)
     assert len(launched) == len(answered)
     assert all(answered.index(f"b{number}") < answered.index("a9") for number in (0, 2, 4, 6))
