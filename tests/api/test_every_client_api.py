@@ -29,6 +29,7 @@ TOOLS = {"get_weather": WEATHER, "get_time": {"type": "object", "properties": {}
 USER = Turn("user", "What is the weather in Paris?")
 PARIS = ("get_weather", {"city": "Paris"})
 TIME = ("get_time", {})
+TIME_CALL = ("get_time", "{}")
 SYSTEM = Turn("system", "Be brief.")
 
 
@@ -66,7 +67,7 @@ CONVERSATIONS = {
     "reasoning and text": told(Said("It is sunny.", reasoning="Hm."), text="It is sunny.", reasoning="Hm.", tools={}),
     "text from the respond tool": told(respond("It is sunny."), text="It is sunny."),
     "a call": told(NATIVE, calls=(PARIS,)),
-    "two calls": told(Said(calls=(*NATIVE.calls, ("get_time", "{}"))), calls=(PARIS, TIME)),
+    "two calls": told(Said(calls=(*NATIVE.calls, TIME_CALL)), calls=(PARIS, TIME)),
     "a call after reasoning": told(Said(calls=NATIVE.calls, reasoning="Hm."), calls=(PARIS,), reasoning="Hm."),
     "a call in prose": told(
         Said('<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'), calls=(PARIS,)
@@ -93,15 +94,20 @@ async def send(
 ) -> tuple[ApiResponse, list[JsonDict]]:
     """Return what a client receives, and what the model server received."""
     http = ScriptedHttp(conversation.script, cut)
+    response = await post(api, conversation, http, GuardPolicy(on_early_end="accept"), stream=stream)
+    assert response.status_code == 200, response.text
+    return api.read(response.text, stream=stream), http.asked
+
+
+async def post(
+    api: ClientApi, conversation: Conversation, http: ScriptedHttp, policy: GuardPolicy, *, stream: bool
+) -> httpx.Response:
     backend = OpenAICompatible("http://scripted", http)
-    policy = GuardPolicy(on_early_end="accept")
     engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, guardrails=policy))
     app = create_app(engine, backend, ServerConfig())
     body = api.request(conversation.turns, conversation.tools, stream=stream)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
-        response = await client.post(api.path, json=body)
-    assert response.status_code == 200, response.text
-    return api.read(response.text, stream=stream), http.asked
+        return await client.post(api.path, json=body)
 
 
 @every_api
@@ -135,6 +141,51 @@ async def test_the_model_server_receives_the_same_prompt(api: ClientApi, name: s
     _, expected = await send(CHAT_COMPLETIONS_API, conversation, stream=True)
 
     assert [_prompt(body) for body in asked] == [_prompt(body) for body in expected]
+
+
+BROKEN = '{"city": "Par'
+DEEP = '{"city": ' + "[" * 600 + "]" * 600 + "}"
+EXHAUSTED = {
+    "broken JSON": told(*[Said(calls=(("get_weather", BROKEN),))] * 4, text=f"get_weather{BROKEN}"),
+    "broken JSON beside a valid call": told(
+        *[Said(calls=(("get_weather", BROKEN), TIME_CALL))] * 4, text=f"get_weather{BROKEN}", calls=(TIME,)
+    ),
+    "arguments that are not an object": told(*[Said(calls=(("get_weather", "[1]"),))] * 4, text="get_weather[1]"),
+    "a missing argument": told(*[Said(calls=(("get_weather", "{}"),))] * 4, calls=(("get_weather", {}),)),
+    "an unknown tool": told(*[Said(calls=(("sing", "{}"),))] * 4, calls=(("sing", {}),)),
+}
+FAILING = {
+    "broken JSON": (EXHAUSTED["broken JSON"], GuardPolicy(on_exhausted="error")),
+    "arguments that no parser reads": (told(*[Said(calls=(("get_weather", DEEP),))] * 4), GuardPolicy()),
+    "an empty response": (told(*[Said()] * 4), GuardPolicy()),
+}
+
+
+@every_api
+@pytest.mark.parametrize("name", EXHAUSTED)
+async def test_calls_that_stay_invalid_are_delivered_alike_streamed_and_whole(api: ClientApi, name: str) -> None:
+    conversation = EXHAUSTED[name]
+
+    whole, asked = await send(api, conversation, stream=False)
+    streamed, _ = await send(api, conversation, stream=True)
+
+    assert len(asked) == 4
+    assert whole == conversation.expected
+    assert streamed == conversation.expected
+
+
+@every_api
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", FAILING)
+async def test_what_cannot_be_delivered_is_an_error_of_the_same_status_streamed_and_whole(
+    api: ClientApi, name: str, stream: bool
+) -> None:
+    conversation, policy = FAILING[name]
+
+    response = await post(api, conversation, ScriptedHttp(conversation.script), policy, stream=stream)
+
+    assert (response.status_code, response.headers["content-type"]) == (502, "application/json")
+    assert "in 4 attempts" in response.text
 
 
 def _prompt(body: JsonDict) -> list[Any]:

@@ -54,7 +54,8 @@ class DecodedMessagesRequest:
         """Encode a whole response."""
         completion = response.completion()
         writer = MessageWriter(self.chat, request_id, shows_reasoning=not self.omits_reasoning)
-        events = writer.begin(completion.head)
+        writer.note_head(completion.head)
+        events = writer.begin()
         writer.usage = completion.usage
         for reply in completion.replies[:1]:
             for delta in _deltas(reply):
@@ -77,10 +78,9 @@ class MessageWriter:
         self.prompt_tokens: int | None = None
         """Tokens of the prompt if they are known before the response."""
 
-    def begin(self, head: JsonObject) -> list[JsonObject]:
-        """Return the first event. `head` may have the model server's id and model."""
-        self._head = head
-        identity, model = head.get("id"), head.get("model")
+    def begin(self) -> list[JsonObject]:
+        """Return the first event."""
+        identity, model = self._head.get("id"), self._head.get("model")
         reported = self.usage.get("prompt_tokens") if self.usage else None
         message: JsonObject = {
             "id": identity if isinstance(identity, str) and identity.startswith("msg_") else self._id,
@@ -95,7 +95,7 @@ class MessageWriter:
         return [{"type": "message_start", "message": message}]
 
     def note_head(self, head: JsonObject) -> None:
-        """Add fields that arrive after the first event, such as llama-server's `timings`."""
+        """Add top-level fields of the response: its id and model, or llama-server's `timings`, which come last."""
         if head:
             self._head = {**self._head, **head}
 
@@ -157,18 +157,17 @@ class MessagesStreamEncoder:
             self._writer.prompt_tokens = tokens
 
     def write(self, chunk: Chunk) -> bytes:
-        """Encode a chunk. Prompt progress and usage have no event of their own."""
+        """Encode a chunk. Prompt progress and usage have no event of their own.
+
+        A chunk without content does not begin the stream: as long as a response is held back, an error can have its
+        own status.
+        """
         if chunk.progress is not None:
             return b""
         if chunk.usage is not None:
             self._writer.usage = chunk.usage
-        if self._has_begun:
-            self._writer.note_head(chunk.head)
-            events: list[JsonObject] = []
-        elif chunk.deltas or chunk.head:
-            events = self._begin(chunk.head)
-        else:
-            return b""
+        self._writer.note_head(chunk.head)
+        events = self._begin() if chunk.deltas else []
         for delta in chunk.deltas:
             events += self._writer.add(delta)
         return _encode_events(events)
@@ -179,21 +178,22 @@ class MessagesStreamEncoder:
 
     def keepalive(self) -> bytes:
         """Encode a ping, after the first event of the message."""
-        begun = [] if self._has_begun else self._begin({})
-        return _encode_events([*begun, {"type": "ping"}])
+        return _encode_events([*self._begin(), {"type": "ping"}])
 
     def finish(self, report: Report) -> bytes:
         """Encode the end of the message."""
-        begun = [] if self._has_begun else self._begin({})
-        return _encode_events([*begun, *self._writer.finish(report)])
+        return _encode_events([*self._begin(), *self._writer.finish(report)])
 
     def error(self, error: ClassifiedError) -> bytes:
         """Encode an error as the last event."""
         return _encode_events([encode_error(error._replace(request_id=self._request_id))])
 
-    def _begin(self, head: JsonObject) -> list[JsonObject]:
+    def _begin(self) -> list[JsonObject]:
+        """Return the first event, unless it was sent."""
+        if self._has_begun:
+            return []
         self._has_begun = True
-        return self._writer.begin(head)
+        return self._writer.begin()
 
 
 def _encode_events(events: Sequence[JsonObject]) -> bytes:

@@ -31,6 +31,7 @@ class ResponsesEncoder:
         self._request = request
         self._created = created
         self._output = OutputWriter(request.body, request.tools, response_id.removeprefix("resp_"))
+        self._model = request.chat.model or ""
         self._head: ResponseHead | None = None
         self._usage: JsonObject | None = None
         self._number = 0
@@ -40,10 +41,16 @@ class ResponsesEncoder:
         """Whether the response is stored, which clients rely on when they refer to it."""
 
     def write(self, chunk: Chunk) -> bytes:
-        """Encode a chunk. This API has no event for prompt progress."""
+        """Encode a chunk. This API has no event for prompt progress.
+
+        A chunk without content does not begin the stream: as long as a response is held back, an error can have its
+        own status.
+        """
         if chunk.progress is not None:
             return b""
-        opening = self._begin(str(chunk.head.get("model") or "")) if self._head is None else b""
+        if isinstance(model := chunk.head.get("model"), str) and model:
+            self._model = model
+        opening = self._begin() if chunk.deltas else b""
         if chunk.usage is not None:
             self._usage = convert_usage(chunk.usage)
         return opening + self._encode([event for delta in _first_choice(chunk) for event in self._output.add(delta)])
@@ -54,11 +61,11 @@ class ResponsesEncoder:
 
     def keepalive(self) -> bytes:
         """Repeat that the response is in progress: clients that time out on silence do not count comments."""
-        return self._begin("") or self._take_closing() + self._state_event("in_progress")
+        return self._begin() or self._take_closing() + self._state_event("in_progress")
 
     def close(self) -> None:
         """End the output: from now on, `output` and `response` are complete. `finish` encodes the events."""
-        self._closing += self._begin("") + self._encode(self._output.close())
+        self._closing += self._begin() + self._encode(self._output.close())
 
     def finish(self, report: Report) -> bytes:
         """Encode the end of the stream: `response.completed` or `response.incomplete`."""
@@ -67,7 +74,7 @@ class ResponsesEncoder:
 
     def error(self, error: ClassifiedError) -> bytes:
         """Encode an error as the last event: the response has failed."""
-        return self._begin("") + self._state_event("failed", encode_failure(error))
+        return self._begin() + self._state_event("failed", encode_failure(error))
 
     def _take_closing(self) -> bytes:
         closing, self._closing = self._closing, b""
@@ -86,12 +93,11 @@ class ResponsesEncoder:
     def _status(self) -> str:
         return "incomplete" if self._output.incomplete else "completed"
 
-    def _begin(self, model: str) -> bytes:
+    def _begin(self) -> bytes:
+        """Encode the events that begin a response, unless they were encoded."""
         if self._head is not None:
             return b""
-        request = self._request
-        model = model or request.chat.model or ""
-        self._head = ResponseHead(request.body, self.response_id, self._created, model)
+        self._head = ResponseHead(self._request.body, self.response_id, self._created, self._model)
         return self._state_event("created") + self._state_event("in_progress")
 
     def _state_event(self, name: str, error: JsonObject | None = None) -> bytes:
