@@ -19,6 +19,7 @@ from forge_proxy.api.endpoint import SurfaceEndpoint
 from forge_proxy.api.error_responses import ErrorEnvelopes
 from forge_proxy.api.exception_handlers import add_exception_handlers
 from forge_proxy.api.fast_path import Endpoint, FastPathMiddleware
+from forge_proxy.api.files import FileEndpoints
 from forge_proxy.api.health import HealthChecks
 from forge_proxy.api.home import HomePage
 from forge_proxy.api.limits import BodyLimitMiddleware
@@ -34,6 +35,7 @@ from forge_proxy.api.request_id_header import RequestIdHeaderMiddleware
 from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.api.responses import RESPONSES, ResponseEndpoints
 from forge_proxy.api.surface import Surface
+from forge_proxy.batches.files import Files
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
@@ -63,10 +65,11 @@ def create_app(
     memory: MemoryBudget | None = None,
     surfaces: Sequence[Surface] = SURFACES,
     responses: ResponseStorage | None = None,
+    files: Files | None = None,
 ) -> FastAPI:
     """Create the application for one engine and its backend; with an admin API if `admin` is passed.
 
-    Responses are stored if `responses` is passed.
+    Responses are stored if `responses` is passed, and files if `files` is.
 
     Raises `ServerConfigError` if the keys cannot be read.
     """
@@ -79,6 +82,8 @@ def create_app(
     )
     hot = _add_surfaces(app, surfaces, engine, config, memory, responses)
     _add_read_routes(app, engine, backend, surfaces)
+    if files is not None:
+        FileEndpoints(files).add_routes(app)
     if admin is not None:
         add_admin_routes(app, admin, config.keepalive_seconds)
     health = HealthChecks(backend)

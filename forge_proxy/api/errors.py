@@ -50,6 +50,7 @@ from forge_proxy.core.errors import (
     ToolChoiceUnsatisfied,
     UnknownModel,
 )
+from forge_proxy.core.files import FileInUse, FileTooLarge, RangeNotSatisfiable, StoredFileNotFound
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadable
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.core.store_errors import StoreUnavailable
@@ -110,6 +111,10 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     RunNotFound: (404, "invalid_request_error", "run_not_found"),
     RunConflict: (409, "invalid_request_error", "run_conflict"),
     RunNotReadable: (409, "invalid_request_error", "run_not_readable"),
+    StoredFileNotFound: (404, "invalid_request_error", "file_not_found"),
+    FileTooLarge: (413, "invalid_request_error", "file_too_large"),
+    FileInUse: (409, "invalid_request_error", "file_in_use"),
+    RangeNotSatisfiable: (416, "invalid_request_error", "range_not_satisfiable"),
     JobNotFound: (404, "invalid_request_error", "job_not_found"),
     JobConflict: (409, "invalid_request_error", "job_conflict"),
     JobNotReadable: (409, "invalid_request_error", "job_not_readable"),
@@ -150,6 +155,8 @@ def _headers_for(error: ForgeError) -> Mapping[str, str]:
         | TooManyConnections,
     ):
         return {"retry-after": str(error.seconds)}
+    if isinstance(error, RangeNotSatisfiable):
+        return {"content-range": f"bytes */{error.size}"}
     if isinstance(error, BackendDown | RouteNotSupported):  # until its operator acts
         return {"x-should-retry": "false"}
     if isinstance(error, ToolChoiceUnsatisfied | ToolCallInvalid | EmptyAnswer):

@@ -17,6 +17,8 @@ _WIDE_COPIES = 6
 """The same for bodies with non-ASCII characters: one of them may make each character of a string take four bytes."""
 _UNPARSED_COPIES = 2
 """The same for bodies that are relayed without being parsed: the received one, and its growth while it is received."""
+_UPLOAD = 4 * 1024 * 1024
+"""Memory of an upload to `/v1/files`, whose body is streamed to the store: at most two megabytes and a copy of them."""
 _SCOPE_KEY = "forge_proxy.memory"
 
 
@@ -47,9 +49,12 @@ class BodyLimitMiddleware:
                 is_chunked = is_chunked or name == b"transfer-encoding"
                 if value.lower() not in (b"chunked" if is_chunked else b"identity", b""):
                     return await refuse(CompressedBody(value.decode("latin-1")), scope, receive, send)
-        if length > self._limit:
+        is_upload = scope["path"] == "/v1/files" and scope["method"] == "POST"
+        if is_upload:
+            length, is_chunked = _UPLOAD // _COPIES, False
+        elif length > self._limit:
             return await refuse(BodyTooLarge(self._limit), scope, receive, send)
-        if length > LARGE or is_chunked:
+        if not is_upload and (length > LARGE or is_chunked):
             return await self._take_large(length, scope, receive, send)
         size = _COPIES * length
         if not self._memory.take(size):

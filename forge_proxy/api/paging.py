@@ -12,11 +12,11 @@ _MAX_PAGE = 100
 _PAGE = 20
 
 
-def read_page(request: Request) -> tuple[int, Literal["asc", "desc"]]:
+def read_page(request: Request, *, most: int = _MAX_PAGE, default: int = _PAGE) -> tuple[int, Literal["asc", "desc"]]:
     """Return the number of items of a page, and their order. Raises `InvalidRequest`."""
-    limit, order = request.query_params.get("limit", str(_PAGE)), request.query_params.get("order", "desc")
-    if not (limit.isdecimal() and limit.isascii() and 1 <= int(limit[:9]) <= _MAX_PAGE):
-        raise InvalidRequest("limit", f"expected an integer from 1 to {_MAX_PAGE}")
+    limit, order = request.query_params.get("limit", str(default)), request.query_params.get("order", "desc")
+    if not (limit.isdecimal() and limit.isascii() and 1 <= int(limit[:9]) <= most):
+        raise InvalidRequest("limit", f"expected an integer from 1 to {most}")
     if order not in ("asc", "desc"):
         raise InvalidRequest("order", "expected asc or desc")
     return int(limit), order

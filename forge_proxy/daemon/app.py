@@ -21,7 +21,7 @@ from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.backends.selection import SelectedBackend
 from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.daemon.container import EngineAssembly, MonotonicClock, assemble
-from forge_proxy.daemon.database import build_response_storage, shared_database
+from forge_proxy.daemon.database import build_files, build_response_storage, shared_database
 from forge_proxy.daemon.jobs import JobServices, build_jobs, resume, store_url
 from forge_proxy.daemon.reload import LiveSettings
 from forge_proxy.engine.events import Event
@@ -154,7 +154,10 @@ async def build(
         live = LiveSettings(settings, read, parts.engine, keys)
         admin = _admin_services(parts, live, services.runs, memory)
         responses = build_response_storage(settings, database)
-        app = create_app(parts.engine, parts.backend, settings.server, admin, keys, memory, responses=responses)
+        files = build_files(settings, database)
+        app = create_app(
+            parts.engine, parts.backend, settings.server, admin, keys, memory, responses=responses, files=files
+        )
         yield Daemon(parts, HttpServer(app, settings.server, memory), live, services, listener, log)
 
 

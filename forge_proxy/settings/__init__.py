@@ -26,6 +26,7 @@ from pydantic_settings import (
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.catalog import ModelEntries
 from forge_proxy.backends.config import BackendConfig
+from forge_proxy.batches.config import FilesConfig
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.deprecation import RenamedFields
@@ -85,6 +86,7 @@ class Settings(BaseSettings):
     sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
     runs: RunsConfig = Field(default_factory=RunsConfig)
+    files: FilesConfig = Field(default_factory=FilesConfig)
     store: StoreConfig = Field(default_factory=StoreConfig)
     tools: ToolSettings = Field(default_factory=ToolSettings, description="How the tools of runs are executed.")
     log: LogConfig = Field(default_factory=LogConfig)

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
 
 METADATA = MetaData()
 
@@ -98,4 +111,27 @@ CONVERSATIONS = Table(
     Column("expires_at", Double, nullable=False),
     Column("metadata", Text, nullable=False),
     Index("conversations_by_expiry", "expires_at"),
+)
+
+FILES = Table(
+    "files",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("owner", String(64), nullable=False),
+    Column("filename", Text, nullable=False),
+    Column("purpose", String(32), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("is_complete", Boolean, nullable=False),
+    Index("files_by_owner", "owner", "created_at", "id"),
+    Index("files_by_expiry", "expires_at"),
+)
+
+FILE_BLOCKS = Table(
+    "file_blocks",
+    METADATA,
+    Column("file_id", String(64), ForeignKey("files.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("data", LargeBinary, nullable=False),
 )

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 
 RawBytes: TypeAlias = bytes | bytearray
 
-_MAX_PARTS = 100
-_MAX_HEAD = 8192
+MAX_PARTS = 100
+MAX_HEAD = 8192
 """Bytes of the headers of one part."""
 _SEARCHED = 1024 * 1024
 """Bytes searched for a delimiter per slice."""
@@ -24,7 +24,7 @@ _KIND = re.compile(rf"[ \t]*{_NAME}(?:/{_NAME})?[ \t]*")
 _PARAMETER = re.compile(rf';[ \t]*(?:({_NAME})=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))[ \t]*)?', re.DOTALL)
 _ESCAPE = re.compile(r'\\(["\\])')
 _FOLD = re.compile(rb"\r\n[ \t]+")
-_REST_OF_DELIMITER = re.compile(rb"--|[ \t]{0,100}\r\n")
+REST_OF_DELIMITER = re.compile(rb"--|[ \t]{0,100}\r\n")
 
 
 class FormField(NamedTuple):
@@ -61,14 +61,14 @@ def find_fields(raw: RawBytes, boundary: str) -> Generator[None, None, list[Form
     fields: list[FormField] = []
     # The first delimiter may begin the body, without a line end before it.
     at = -2 if raw.startswith(delimiter[2:]) else (yield from _find_delimiter(raw, delimiter, 0))
-    for _ in range(_MAX_PARTS):
-        rest = _REST_OF_DELIMITER.match(raw, at + len(delimiter)) if at != -1 else None
+    for _ in range(MAX_PARTS):
+        rest = REST_OF_DELIMITER.match(raw, at + len(delimiter)) if at != -1 else None
         if rest is None:
             break
         if rest[0] == b"--":
             return fields
         head_start = rest.end() - 2
-        head_end = raw.find(b"\r\n\r\n", head_start, head_start + _MAX_HEAD)
+        head_end = raw.find(b"\r\n\r\n", head_start, head_start + MAX_HEAD)
         head = bytes(raw[head_start:head_end])
         if head_end < 0 or delimiter in head:
             break
@@ -84,7 +84,7 @@ def _find_delimiter(raw: RawBytes, delimiter: bytes, start: int) -> Generator[No
     false = 0
     while start < len(raw) and false < _MAX_FALSE:
         at = raw.find(delimiter, start, start + _SEARCHED + len(delimiter))
-        if at >= 0 and _REST_OF_DELIMITER.match(raw, at + len(delimiter)):
+        if at >= 0 and REST_OF_DELIMITER.match(raw, at + len(delimiter)):
             return at
         false += at >= 0
         start = at + 1 if at >= 0 else start + _SEARCHED
@@ -92,8 +92,8 @@ def _find_delimiter(raw: RawBytes, delimiter: bytes, start: int) -> Generator[No
     return -1
 
 
-def _name_of(head: bytes) -> str | None:
-    """Return the name of a field; None for a file and for a part whose headers are ambiguous."""
+def read_disposition(head: bytes) -> dict[str, str] | None:
+    """Return the parameters of a part's Content-Disposition; None if its headers are ambiguous."""
     found: str | None = None
     for line in _FOLD.sub(b" ", head).decode("latin-1").split("\r\n"):
         if "\r" in line or "\n" in line:
@@ -103,7 +103,12 @@ def _name_of(head: bytes) -> str | None:
             if found is not None:
                 return None
             found = value
-    parameters = read_parameters(found) if found is not None else None
+    return read_parameters(found) if found is not None else None
+
+
+def _name_of(head: bytes) -> str | None:
+    """Return the name of a field; None for a file and for a part whose headers are ambiguous."""
+    parameters = read_disposition(head)
     if parameters is None or "filename" in parameters or "filename*" in parameters:
         return None
     return parameters.get("name")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Generator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from forge_proxy.core.jobs.errors import JobNotFound
 from forge_proxy.core.store_errors import StoreUnavailable
 from tests.contracts.test_store import job, place, row, store
+from tests.fakes.full_disk import limit_file_size
 from tests.fakes.owned_store import OwnedJobRepository
 
 __all__ = ["place", "store"]
@@ -113,17 +113,6 @@ async def test_a_locked_file_can_be_read_and_a_write_fails_after_a_bounded_wait(
         other.execute("ROLLBACK")
 
     await opened.create(row(job("job_2")), None)
-
-
-@contextmanager
-def limit_file_size(size: int) -> Generator[None]:
-    """Simulate a full disk: writes beyond this many bytes of a file fail."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_a_failed_write_stores_nothing_and_stored_jobs_can_be_read(

@@ -52,6 +52,8 @@ async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None
         "responses",
         "response_items",
         "conversations",
+        "files",
+        "file_blocks",
         "alembic_version",
     }
 
