@@ -50,7 +50,7 @@ from forge_proxy.core.errors import (
     ToolChoiceUnsatisfied,
     UnknownModel,
 )
-from forge_proxy.core.files import FileInUse, FileTooLarge, RangeNotSatisfiable, StoredFileNotFound
+from forge_proxy.core.files import FileTooLarge, RangeNotSatisfiable, StoredFileNotFound
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadable
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.core.store_errors import StoreUnavailable
@@ -113,7 +113,6 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     RunNotReadable: (409, "invalid_request_error", "run_not_readable"),
     StoredFileNotFound: (404, "invalid_request_error", "file_not_found"),
     FileTooLarge: (413, "invalid_request_error", "file_too_large"),
-    FileInUse: (409, "invalid_request_error", "file_in_use"),
     RangeNotSatisfiable: (416, "invalid_request_error", "range_not_satisfiable"),
     JobNotFound: (404, "invalid_request_error", "job_not_found"),
     JobConflict: (409, "invalid_request_error", "job_conflict"),

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.core.jobs.errors import JobConflict
 
 FilePurpose: TypeAlias = Literal["batch", "batch_output", "user_data"]
 PURPOSES: tuple[FilePurpose, ...] = ("batch", "batch_output", "user_data")
@@ -44,13 +43,6 @@ class FileTooLarge(ForgeError):
 
     def __init__(self, limit_mb: int) -> None:
         super().__init__(f"file: larger than {limit_mb} MB (files.max_mb)")
-
-
-class FileInUse(JobConflict):
-    """A batch still reads the file."""
-
-    def __init__(self, file_id: str, batch_id: str) -> None:
-        super().__init__(f"the batch {batch_id} reads the file {file_id}: cancel the batch first")
 
 
 class RangeNotSatisfiable(ForgeError):
