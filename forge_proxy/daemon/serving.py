@@ -7,7 +7,7 @@ import gc
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 
 import structlog
@@ -25,7 +25,7 @@ from forge_proxy.daemon.reload import SettingsReloader
 from forge_proxy.settings import Settings
 from forge_proxy.settings.startup_checks import refuse_unusable
 from forge_proxy.telemetry import logs
-from forge_proxy.telemetry.hangup import Hangup
+from forge_proxy.telemetry.hangup import Hangup, signal_closed_terminal
 from forge_proxy.telemetry.running_daemons import list_running_daemons, register_daemon
 from forge_proxy.telemetry.systemd import Systemd
 
@@ -112,7 +112,8 @@ def run(read: Callable[[], Settings], hangup: Hangup = "reload", file: Path | No
         # Until the backend is selected; `serve` then installs its own handlers.
         for signum in (*STOP_SIGNALS, *([signal.SIGHUP] if hangup == "stop" else [])):
             asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
-        with register_daemon(state, listener.getsockname()[1]):
+        watch = signal_closed_terminal() if hangup == "stop" else nullcontext()
+        with register_daemon(state, listener.getsockname()[1]), watch:
             await serve(settings, listener, read, hangup, file)
 
     with closing(logs.configure(settings.log)), listener, suppress(asyncio.CancelledError):

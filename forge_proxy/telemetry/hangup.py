@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import select
 import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Literal, TypeAlias
 
 Hangup: TypeAlias = Literal["reload", "stop", "ignore"]
@@ -30,3 +35,28 @@ def _has_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+@contextmanager
+def signal_closed_terminal() -> Generator[None]:
+    """Send SIGHUP to this process once its terminal closes, if no shell with job control is there to send it.
+
+    A closing terminal signals only the process that leads its session. A shell passes the signal on to its jobs, but
+    `make` waits for its children: `xterm -e make run` would leave both running. Without epoll (macOS) nothing is watched.
+    """
+    if sys.platform != "linux" or os.getpgid(os.getsid(0)) != os.getpgrp():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    with open("/dev/tty", "rb", buffering=0) as terminal, select.epoll() as closed:
+        closed.register(terminal, 0)  # no event but the hangup, which is always reported: what is typed stays unread
+
+        def report() -> None:
+            loop.remove_reader(closed.fileno())
+            signal.raise_signal(signal.SIGHUP)
+
+        loop.add_reader(closed.fileno(), report)
+        try:
+            yield
+        finally:
+            loop.remove_reader(closed.fileno())

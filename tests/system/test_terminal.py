@@ -9,32 +9,39 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO
 
 from tests.fakes.processes import ROOT, Process, environment
 
 _OWN_TERMINAL = """
 import fcntl, os, sys, termios
-os.setsid()
 fcntl.ioctl(int(sys.argv[1]), termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-m", "forge_proxy", *sys.argv[2:]])
+os.execv(sys.argv[2], sys.argv[2:])
 """
+_WAITS_LIKE_MAKE = """
+import signal, subprocess, sys
+signal.signal(signal.SIGHUP, lambda *_: None)  # not SIG_IGN, which the child would inherit
+sys.exit(subprocess.call(sys.argv[1:]))
+"""
+_FORGE_PROXY = (sys.executable, "-m", "forge_proxy")
 
 
 @contextmanager
 def in_terminal(*words: str) -> Generator[tuple[subprocess.Popen[str], int]]:
-    """`forge-proxy` with a controlling terminal of its own and its log in a pipe, and the terminal's other end."""
+    """A program that leads the session of a terminal of its own, with its log in a pipe, and the terminal's other end."""
     ours, its = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", _OWN_TERMINAL, str(its), *words],
         cwd=ROOT, env=environment(), pass_fds=[its], stdin=its, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
     )  # fmt: skip
     os.close(its)
     try:
         yield process, ours
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
@@ -47,7 +54,19 @@ def wait_for(event: str, lines: IO[str] | None) -> None:
 
 
 def test_closing_the_terminal_stops_the_daemon(server: Process) -> None:
-    with in_terminal("serve", "--port", "0", "--backend-url", server.url) as (process, terminal):
+    with in_terminal(*_FORGE_PROXY, "serve", "--port", "0", "--backend-url", server.url) as (process, terminal):
+        wait_for("listening", process.stderr)
+
+        os.close(terminal)
+
+        wait_for("stopped", process.stderr)
+        assert process.wait(30) == 0
+
+
+def test_closing_the_terminal_stops_a_daemon_whose_parent_leads_the_session_and_waits(server: Process) -> None:
+    """`xterm -e make run`, `ssh -t host make run`: the terminal signals make alone, which waits for the daemon."""
+    words = (sys.executable, "-c", _WAITS_LIKE_MAKE, *_FORGE_PROXY)
+    with in_terminal(*words, "serve", "--port", "0", "--backend-url", server.url) as (process, terminal):
         wait_for("listening", process.stderr)
 
         os.close(terminal)
@@ -59,7 +78,7 @@ def test_closing_the_terminal_stops_the_daemon(server: Process) -> None:
 def test_under_nohup_closing_the_terminal_changes_nothing(server: Process) -> None:
     previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which the process inherits, as from nohup
     try:
-        with in_terminal("serve", "--port", "0", "--backend-url", server.url) as (process, terminal):
+        with in_terminal(*_FORGE_PROXY, "serve", "--port", "0", "--backend-url", server.url) as (process, terminal):
             signal.signal(signal.SIGHUP, previous)
             wait_for("listening", process.stderr)
 
