@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 Hangup: TypeAlias = Literal["reload", "stop", "ignore"]
@@ -42,13 +43,14 @@ def signal_closed_terminal() -> Generator[None]:
     """Send SIGHUP to this process once its terminal closes, if no shell with job control is there to send it.
 
     A closing terminal signals only the process that leads its session. A shell passes the signal on to its jobs, but
-    `make` waits for its children: `xterm -e make run` would leave both running. Without epoll (macOS) nothing is watched.
+    `make` waits for its children: `xterm -e make run` would leave both running. Without epoll (macOS), nothing is
+    watched.
     """
     if sys.platform != "linux" or os.getpgid(os.getsid(0)) != os.getpgrp():
         yield
         return
     loop = asyncio.get_running_loop()
-    with open("/dev/tty", "rb", buffering=0) as terminal, select.epoll() as closed:
+    with Path("/dev/tty").open("rb", buffering=0) as terminal, select.epoll() as closed:
         closed.register(terminal, 0)  # no event but the hangup, which is always reported: what is typed stays unread
 
         def report() -> None:

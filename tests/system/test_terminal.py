@@ -29,7 +29,7 @@ _FORGE_PROXY = (sys.executable, "-m", "forge_proxy")
 
 @contextmanager
 def in_terminal(*words: str) -> Generator[tuple[subprocess.Popen[str], int]]:
-    """A program that leads the session of a terminal of its own, with its log in a pipe, and the terminal's other end."""
+    """A program that leads the session of its terminal, with its log in a pipe, and the terminal's other end."""
     ours, its = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", _OWN_TERMINAL, str(its), *words],
