@@ -14,7 +14,8 @@ _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_
 async def find_other_scheme(url: str) -> str | None:
     """Return the URL with the scheme that the server uses; None if the URL has it already or no server responds.
 
-    Call it if a request to `url` failed. It opens a connection for a TLS handshake and sends nothing else.
+    Call it if a request to `url` failed. It opens a connection for a TLS handshake, and if the server does not react to
+    that, as a llama-server, another one for a request of `/`. It sends no key.
     """
     parts = urlsplit(url)
     speaks_tls = await _speaks_tls(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
@@ -33,7 +34,28 @@ async def _speaks_tls(host: str, port: int) -> bool | None:
             _, writer = await asyncio.open_connection(host, port, ssl=context, ssl_handshake_timeout=_SECONDS)
     except ssl.SSLError as exc:
         return exc.reason not in _NOT_TLS  # other reasons: the server speaks TLS and rejects this handshake
-    except (OSError, TimeoutError):
+    except TimeoutError:
+        return False if await _speaks_http(host, port) else None
+    except OSError:
         return None
     writer.transport.abort()
     return True
+
+
+async def _speaks_http(host: str, port: int) -> bool:
+    """Return whether a server that does not react to a TLS handshake, such as a llama-server, answers plain HTTP.
+
+    An answer of 400 does not count: TLS servers send it, too.
+    """
+    try:
+        async with asyncio.timeout(_SECONDS):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                named = f"[{host}]" if ":" in host else host
+                writer.write(f"GET / HTTP/1.1\r\nHost: {named}\r\nConnection: close\r\n\r\n".encode())
+                version, status = (await reader.readexactly(12)).split()
+            finally:
+                writer.transport.abort()
+    except (OSError, TimeoutError, EOFError, ValueError):
+        return False
+    return version.startswith(b"HTTP/") and status != b"400"

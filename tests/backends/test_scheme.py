@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -56,6 +56,37 @@ def server(*, tls: bool, wish: bytes = b"") -> Generator[str]:
         finally:
             listening.shutdown()
             serving.join()
+
+
+@contextmanager
+def waits_for_a_line() -> Generator[str]:
+    """`HOST:PORT` of a server like a llama-server: it never reacts to a TLS handshake, which contains no line break."""
+
+    def serve(listening: socket.socket) -> None:
+        with suppress(OSError):  # it is closed
+            while True:
+                threading.Thread(target=answer, args=[listening.accept()[0]], daemon=True).start()
+
+    def answer(connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as lines, suppress(OSError):
+            if any(line.startswith(b"GET ") for line in lines):
+                connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=[listening], daemon=True)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_server_that_does_not_react_to_a_tls_handshake_is_asked_in_http() -> None:
+    with waits_for_a_line() as address:
+        ended = command("check", "--port", "0", "--backend-url", f"https://{address}")
+
+    assert f"the server there speaks http; use http://{address}" in ended.out
 
 
 @pytest.mark.parametrize("tls", [True, False])

@@ -14,6 +14,8 @@ from tests.fakes.processes import ROOT, environment
 _INTERRUPTS_ITSELF = """
 import os, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for tests that run in the background
+
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
