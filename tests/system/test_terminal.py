@@ -12,6 +12,8 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import IO
 
+import pytest
+
 from tests.fakes.processes import ROOT, Process, environment
 
 _OWN_TERMINAL = """
@@ -25,6 +27,14 @@ signal.signal(signal.SIGHUP, lambda *_: None)  # not SIG_IGN, which the child wo
 sys.exit(subprocess.call(sys.argv[1:]))
 """
 _FORGE_PROXY = (sys.executable, "-m", "forge_proxy")
+
+
+@pytest.fixture(autouse=True)
+def without_nohup() -> Generator[None]:
+    """The daemons inherit SIGHUP's default action, also if the tests themselves run under nohup."""
+    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, previous)
 
 
 @contextmanager
