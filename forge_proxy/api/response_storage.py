@@ -147,7 +147,7 @@ class ResponseStorage:
             found = await self.run(store.items(references, owner, now, MAX_CONVERSATION, charge))
             size = sum(len(found[name].data) for name in references if name in found)
             if size > MAX_CONVERSATION:
-                raise InvalidRequest("input", f"its references stand for more than {MAX_CONVERSATION} bytes")
+                raise InvalidRequest("input", f"the items that it refers to have more than {MAX_CONVERSATION} bytes")
             parsed = await _parse([*found.values()])
             body = resolve_references(body, dict(zip(found, parsed, strict=True)))
         items: Sequence[StoredItem] = ()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs a list shows; None stands for all."""
+    """Which jobs a list shows; None means all."""
 
     kind: str | None = None
     status: JobStatus | None = None

@@ -1,6 +1,7 @@
 """`python -m tests.bench [--quick]`: the overhead of the daemon compared with direct requests and with bare relays.
 
-Everything runs as real processes on loopback, all ended at the end. Under four minutes; `--quick`, forty seconds.
+Everything runs as real processes on loopback, which end with the benchmark. Under four minutes; `--quick`, forty
+seconds.
 """
 # ruff: noqa: T201  a command line prints
 
@@ -28,7 +29,7 @@ _CONNECTIONS = 16
 _OPEN_STREAMS = 200
 _SHORT, _LONG = 1000, 8000
 _PACE_MS = 1.0
-"""Far apart, so that each piece is read by itself, as the tokens of a model are."""
+"""Seconds between pieces, so that each piece is read by itself, like the tokens of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def main() -> None:
 
 
 def _leave(*_: object) -> None:
-    sys.exit(1)  # by way of the contexts that end what was started
+    sys.exit(1)  # through the contexts that end the started processes
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ JsonDict = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One kind of request. `guardrails` goes into the header of that name, `outcome` is what the daemon reports."""
+    """One kind of request. `guardrails` goes into the header of that name, `outcome` is the one that the daemon
+    reports.
+    """
 
     label: str
     model: str
@@ -54,7 +56,7 @@ class Ask:
         return "\r\n".join([*lines, f"content-length: {len(raw)}", "", ""]).encode() + raw
 
     def check(self, answer: Answer, *, by_daemon: bool) -> None:
-        """Raises `Unexpected` for an answer that is not whole, or was not guarded as it should have been."""
+        """Raise `Unexpected` for a response that is incomplete, or was not guarded as expected."""
         told = answer.body if self.stream else answer.head
         if self.stream and b"data: [DONE]" not in answer.body:
             raise Unexpected(f"{self.label}: no end in {answer.body[-200:]!r}")

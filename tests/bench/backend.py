@@ -1,8 +1,7 @@
-"""A model server that costs next to nothing: `python -m tests.bench.backend PORT`. Canned answers, as llama-server cuts
-them, under uvicorn.
+"""A model server that costs next to nothing: `python -m tests.bench.backend PORT`.
 
-`model` says how it answers, `max_tokens` or `max_completion_tokens` in how many pieces, `bench_pace_ms` how long before
-each piece.
+Prepared responses, cut as llama-server cuts them, under uvicorn. `model` selects the response, `max_tokens` or
+`max_completion_tokens` the number of pieces, `bench_pace_ms` the time before each piece.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 JsonDict = dict[str, Any]
 
 TALKS = "talks"
-"""Writes text, also where tools are offered."""
+"""Writes text, even if tools are offered."""
 CALLS = "calls"
 """Makes a native call of `TOOL`."""
 RESPONDS = "responds"
-"""Makes a native call of the tool that the daemon offers."""
+"""Makes a native call of the `respond` tool."""
 TOOL = "get_weather"
 _CALLED = {CALLS: (TOOL, "city"), RESPONDS: ("respond", "message")}
 _USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
@@ -32,7 +31,7 @@ _USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What matters of a request."""
+    """The fields of a request that matter here."""
 
     model: str
     pieces: int
@@ -54,13 +53,13 @@ class Asked:
 
 
 def _pieces(count: int) -> list[str]:
-    """Words of four letters that come in another order each time: text that repeats itself would be cut as a loop."""
+    """Return words of four letters in another order each time: text that repeats itself would be cut as a loop."""
     return [f" {number * 40503 % 65536:04x}" for number in range(count)]
 
 
 @lru_cache
 def stream_of(model: str, pieces: int, *, usage: bool) -> tuple[bytes, ...]:
-    """The events of a streamed answer."""
+    """Return the events of a streamed response."""
     deltas: list[JsonDict]
     if model in _CALLED:
         name, key = _CALLED[model]
@@ -80,7 +79,7 @@ def stream_of(model: str, pieces: int, *, usage: bool) -> tuple[bytes, ...]:
 
 @lru_cache
 def whole_of(model: str, pieces: int) -> bytes:
-    """The same answer at once."""
+    """Return the same response whole."""
     message: JsonDict = {"role": "assistant", "content": "".join(_pieces(pieces))}
     if model in _CALLED:
         name, key = _CALLED[model]
@@ -125,7 +124,7 @@ async def _body_of(receive: Receive) -> bytes:
 async def _stream(asked: Asked, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
     for event in stream_of(asked.model, asked.pieces, usage=asked.usage):
-        await asyncio.sleep(asked.pace)  # without a pace it still lets the loop turn, so that each event is a write
+        await asyncio.sleep(asked.pace)  # yields to the loop even without a pace, so that each event is a write
         await send({"type": "http.response.body", "body": event, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 

@@ -1,8 +1,7 @@
-"""`python -m tests.bench.bodies [--bodies 50] [--megabytes 60] [--kind text]`: large bodies at once, answered at once.
+"""`python -m tests.bench.bodies [--bodies 50] [--megabytes 60] [--kind text]`: many large bodies at the same time.
 
-Prints what the daemon's memory grew by, its CPU time, and how long small requests took meanwhile.
-
-Bounded: each body is sent once, and after two minutes the bench ends.
+Prints the growth of the daemon's memory, its CPU time, and the duration of small requests meanwhile. Bounded: each body
+is sent once, and after two minutes the bench ends.
 """
 # ruff: noqa: T201  a command line prints
 
@@ -39,13 +38,13 @@ KINDS = {
 
 
 def body_of(kind: str, size: int) -> bytes:
-    """A request body of about that many bytes."""
+    """Return a request body of about that many bytes."""
     begin, middle, end = KINDS[kind]
     return begin + middle * ((size - len(begin) - len(end)) // len(middle)) + end
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """The backend: drops each body and answers."""
+    """The backend: drops each body and sends a response."""
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
             fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if line)
@@ -62,7 +61,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 @asynccontextmanager
 async def backend() -> AsyncGenerator[int]:
-    """Its port."""
+    """Return its port."""
     server = await asyncio.start_server(_answer, "127.0.0.1", 0, limit=1 << 20)
     async with server:
         yield server.sockets[0].getsockname()[1]
@@ -92,13 +91,13 @@ async def _send(writer: asyncio.StreamWriter, view: memoryview) -> None:
 
 
 async def send_bodies(port: int, number: int, kind: str, size: int) -> Counter[int]:
-    """Send them all at once: how often each status came."""
+    """Send them all at once. Return how often each status came."""
     body = body_of(kind, size)
     return Counter(await asyncio.gather(*[_post(port, body) for _ in range(number)]))
 
 
 class Watch:
-    """Small requests one after the other and the daemon's memory, in a thread, until it is ended."""
+    """Send small requests one after the other and measure the daemon's memory, in a thread, until it is stopped."""
 
     def __init__(self, daemon: Server, body: bytes) -> None:
         self.latencies: list[float] = []

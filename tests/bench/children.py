@@ -1,4 +1,4 @@
-"""The processes that are measured: started on free loopback ports, ended in any case, and read out by way of /proc."""
+"""The measured processes: started on free loopback ports, ended in any case, and measured through /proc."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running process that answers on loopback."""
+    """A running process that responds on loopback."""
 
     name: str
     port: int
     pid: int
     ready_after: float
-    """Seconds from its start until `/healthz` answered."""
+    """Seconds from its start until `/healthz` responded."""
 
     def cpu_seconds(self) -> float:
-        """What all its threads have used so far, user and system together."""
+        """CPU time of all its threads so far, user and system together."""
         tasks = Path(f"/proc/{self.pid}/task")
         try:
             return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
-        except FileNotFoundError:  # a kernel that does not count so finely
+        except FileNotFoundError:  # a kernel with a coarser clock
             fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -50,7 +50,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything that runs: the backend by itself, the relays before it and the daemon before it."""
+    """All processes: the backend alone, the relays in front of it and the daemon in front of it."""
 
     backend: Server
     relays: tuple[Server, ...]
@@ -68,7 +68,7 @@ class Setup:
 
 @contextmanager
 def running_setup() -> Generator[Setup]:
-    """All of it, ended at the end."""
+    """Start all processes; end them at the end."""
     with ExitStack() as stack:
         backend = stack.enter_context(_running("direct", "tests.bench.backend", "{port}"))
         relays = tuple(
@@ -80,7 +80,7 @@ def running_setup() -> Generator[Setup]:
 
 @contextmanager
 def running_daemon(backend: Server) -> Generator[Server]:
-    """The daemon, as a user starts it, before the backend."""
+    """The daemon in front of the backend, as a user starts it."""
     url = f"http://127.0.0.1:{backend.port}"
     words = ("serve", "--backend", "openai", "--backend-url", url, "--port", "{port}")
     with _running("daemon", "forge_proxy", *words) as server:

@@ -1,4 +1,4 @@
-"""A client that costs little: requests as bytes made beforehand, over a connection that is kept."""
+"""A client that costs little: prepared bytes over a persistent connection."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _END_OF_CHUNKS = b"0\r\n\r\n"
 
 
 class Unexpected(Exception):
-    """An answer that is not what the measurement is about."""
+    """A response that the measurement does not expect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer, with the seconds until its first and its last byte."""
+    """One response, with the seconds until its first and its last byte."""
 
     head: bytes
     body: bytes
@@ -39,7 +39,7 @@ class Connection(asyncio.Protocol):
         self._first = 0.0
 
     async def ask(self, request: bytes) -> Answer:
-        """Send a request and take in the whole answer. Raises `Unexpected` unless it is a success."""
+        """Send a request and read the whole response. Raises `Unexpected` unless it is a success."""
         assert self._transport
         self._parts, self._body_at, self._left = [], -1, None
         self._done = asyncio.get_running_loop().create_future()
@@ -76,7 +76,7 @@ class Connection(asyncio.Protocol):
             self._done.set_exception(Unexpected("the connection was closed"))
 
     def _read_head(self) -> bytes:
-        """The part of the body that came with the head; sets where the body begins, once the head is whole."""
+        """Return the part of the body that came with the head; set where the body begins once the head is complete."""
         got = b"".join(self._parts)
         end = got.find(b"\r\n\r\n")
         if end < 0:
@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
 
 @asynccontextmanager
 async def connections(port: int, count: int) -> AsyncGenerator[list[Connection]]:
-    """So many connections, closed at the end."""
+    """Open so many connections; close them at the end."""
     loop = asyncio.get_running_loop()
     made = [await loop.create_connection(Connection, "127.0.0.1", port) for _ in range(count)]
     try:

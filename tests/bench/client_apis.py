@@ -1,4 +1,4 @@
-"""The same conversation through each client API: the requests, and what each adds compared with chat completions.
+"""The same conversation through each client API: the overhead of each compared with chat completions.
 
 This belongs in the benchmark because only figures taken in turn, within one run, can be compared.
 """
@@ -21,7 +21,7 @@ from tests.bench.measures import Samples, spread
 CHAT, RESPONSES, MESSAGES, OLLAMA = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat"
 CLIENT_APIS = (CHAT, RESPONSES, MESSAGES, OLLAMA)
 CONVERSATIONS = tuple(ask for ask in LATENCY if ask.tools)
-"""Those with tools: a call is what each API has a form of its own for."""
+"""Those with tools: each API has its own format for a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,9 @@ _BODIES = {CHAT: _as_chat, RESPONSES: _as_responses, MESSAGES: _as_messages, OLL
 
 
 async def client_api_latency(setup: Setup, ask: Ask, rounds: int) -> Samples:
-    """Seconds to the last byte: of the backend itself, and of the daemon by client API. In turn, as in `latency`."""
+    """Return the seconds to the last byte: of the backend itself, and of the daemon by client API. In turn, as in
+    `latency`.
+    """
     direct = "direct"
     requests = {path: ClientApiRequest(ask, path) for path in CLIENT_APIS}
     sent = {direct: requests[CHAT].as_bytes(), **{path: request.as_bytes() for path, request in requests.items()}}
@@ -123,7 +125,7 @@ async def client_api_latency(setup: Setup, ask: Ask, rounds: int) -> Samples:
 
 
 def print_client_apis(taken: Sequence[tuple[Ask, Samples]], bound: float) -> None:
-    """One line a conversation and API: the added time, and its ratio to that of chat completions with the fifths."""
+    """Print a line for each conversation and API: the added time, and its ratio to chat completions with the fifths."""
     print(f"\nThe same conversation through each client API, medians of {len(taken[0][1][CHAT])}, µs added to direct")  # noqa: T201
     for ask, samples in taken:
         direct = median(samples["direct"])

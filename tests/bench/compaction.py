@@ -18,7 +18,7 @@ _ROUNDS = 50
 
 
 def _history() -> tuple[Message, ...]:
-    """A workflow's: thoughts, a call and its result in each iteration, a correction in some."""
+    """The history of a workflow: reasoning, a call and its result in each iteration, a correction in some."""
     out = [Message.of(MessageType.SYSTEM_PROMPT, "You audit."), Message.of(MessageType.USER_INPUT, "Audit them all.")]
     step = 0
     while len(out) < MESSAGES:
@@ -31,7 +31,7 @@ def _history() -> tuple[Message, ...]:
 
 
 def compaction_times(times: int) -> Generator[tuple[str, float]]:
-    """What is done, and the seconds that it takes, the median of many rounds."""
+    """Return the operation, and the median of its seconds over many rounds."""
     history = _history()
     rounds = times * _ROUNDS
     yield "tiered, phase 1 is enough", _seconds(lambda: TieredCompact().compact(history, 10**9), rounds)

@@ -21,7 +21,7 @@ _BLOCKS = 5
 
 
 async def latency(setup: Setup, ask: Ask, rounds: int) -> Samples:
-    """Seconds to the last byte, one request a round to each server, each round beginning with another one."""
+    """Seconds to the last byte. Each round sends one request to each server, each time beginning with another one."""
     request = ask.request()
     taken: Samples = {server.name: [] for server in setup.all}
     async with AsyncExitStack() as stack:
@@ -39,21 +39,21 @@ async def latency(setup: Setup, ask: Ask, rounds: int) -> Samples:
 
 
 Figure = Callable[[Sequence[float]], float]
-"""What is taken of samples to stand for them: their median, or `p99`."""
+"""The statistic of samples: their median, or `p99`."""
 
 
 def p99(samples: Sequence[float]) -> float:
-    """What one in a hundred exceeds; of fewer than a hundred the greatest."""
+    """Return the value that one in a hundred exceeds; the largest of fewer than a hundred."""
     return sorted(samples)[math.ceil(0.99 * len(samples)) - 1]
 
 
 def added(samples: Samples, name: str, base: str = "direct", figure: Figure = median) -> float:
-    """The median, or another figure, of a server over that of the direct way."""
+    """Return the ratio of a server's median, or other statistic, to that of direct requests."""
     return figure(samples[name]) - figure(samples[base])
 
 
 def spread(samples: Samples, name: str, reference: str, figure: Figure = median) -> tuple[float, float]:
-    """The least and the greatest ratio of what two servers add, over parts of the run."""
+    """Return the smallest and the largest ratio of what two servers add, over parts of the run."""
     size = len(samples[name]) // _BLOCKS
     blocks = [{key: taken[at * size :][:size] for key, taken in samples.items()} for at in range(_BLOCKS)]
     ratios = [added(block, name, figure=figure) / added(block, reference, figure=figure) for block in blocks]
@@ -61,7 +61,7 @@ def spread(samples: Samples, name: str, reference: str, figure: Figure = median)
 
 
 async def cpu_per_piece(server: Server, ask: Ask, pieces: int, times: int) -> float:
-    """Seconds of the server's CPU for each piece of a long stream, less what a request costs anyway."""
+    """Return the seconds of the server's CPU for each piece of a long stream, without those of the request itself."""
     async with connections(server.port, 1) as [connection]:
         base = await _cpu_of(server, connection, replace(ask, pieces=1, pace_ms=0), 20)
         return (await _cpu_of(server, connection, replace(ask, pieces=pieces), times) - base) / (pieces - 1)
@@ -79,7 +79,7 @@ async def stream_costs(setup: Setup, pieces: int, pace_ms: float, rounds: int) -
 
 
 async def growth(setup: Setup, short: int, long: int, rounds: int) -> dict[str, tuple[float, float]]:
-    """CPU seconds for each piece in short and in long streams of the daemon, as many pieces of either."""
+    """Return the CPU seconds for each piece in short and in long streams of the daemon, with equal totals of pieces."""
     grown: dict[str, tuple[float, float]] = {}
     for ask in STREAMS:
         pairs = [
@@ -106,7 +106,7 @@ async def _cpu_of(server: Server, connection: Connection, ask: Ask, times: int) 
 
 
 async def throughput(setup: Setup, ask: Ask, count: int, seconds: float, rounds: int) -> tuple[Samples, Samples]:
-    """Requests a second over so many connections, and CPU seconds for each request, by server."""
+    """Return the requests per second over so many connections, and the CPU seconds for each request, by server."""
     rates: Samples = {server.name: [] for server in setup.all}
     costs: Samples = {server.name: [] for server in setup.all}
     for _ in range(rounds):
@@ -134,7 +134,7 @@ async def _load(server: Server, request: bytes, count: int, seconds: float) -> t
 
 
 async def memory_with_streams(server: Server, ask: Ask, count: int) -> float:
-    """Resident memory in MB while so many streams are open."""
+    """Return the resident memory in MB while so many streams are open."""
     request = replace(ask, pieces=40, pace_ms=50).request()
     async with connections(server.port, count) as kept:
         asking = [asyncio.create_task(connection.ask(request)) for connection in kept]

@@ -1,7 +1,7 @@
 """`make nudges`: how often the test model's next response is a valid call, by the wording of the correction.
 
-Each wording meets the same failures: held-out requests, a failed answer put into the conversation, then the
-correction as `core/guardrails/nudges.py` builds it. Native tools, our respond tool offered, temperature 1.
+Each wording meets the same failures: held-out requests, a failed response in the conversation, then the correction that
+`core/guardrails/nudges.py` builds. Native tools, the `respond` tool offered, temperature 1.
 """
 # ruff: noqa: T201  a command line prints
 
@@ -133,7 +133,7 @@ KINDS: dict[str, tuple[Failure, dict[str, NudgeWording]]] = {
 
 
 async def next_answer(backend: Backend, request: ChatRequest, turn: Turn, case: Case) -> tuple[bool, bool]:
-    """Whether the next answer is a valid call, and whether it is the right one."""
+    """Return whether the next response is a valid call, and whether it is the right one."""
     builder = ReplyBuilder()
     call = ModelCall(request, stream=True, respond=turn.respond, added=turn.added)
     async with aclosing(backend.stream(call)) as chunks:
@@ -147,7 +147,7 @@ async def next_answer(backend: Backend, request: ChatRequest, turn: Turn, case: 
 
 
 async def measure(backend: Backend, fail: Failure, wording: NudgeWording, count: int, seed: int) -> tuple[int, int]:
-    """Of `count` failures, how many the next answer recovers from, and how many rightly."""
+    """Return from how many of `count` failures the next response recovers, and how many calls are right."""
     recovered = right = 0
     for number, case in enumerate(heldout_requests(count, seed)):
         body: Any = {

@@ -1,4 +1,4 @@
-"""`make patches`: what becomes of patches whose framing or content is damaged, as the table of docs/guardrails.md.
+"""`make patches`: the results of patches whose framing or content is damaged, as the table of docs/guardrails.md.
 
 Each of 48 well-formed patches is damaged in each way, and the call with it is judged like a model's response.
 """
@@ -29,7 +29,7 @@ _LINES = (
     "class Patch:", "    text = '*** Begin Patch'", "\tindented = True", "# ```", "{", '  "a": [1, 2],', "}", "EOF",
     "*** End Patch", "+ 1", "- item", "x = 1  # ünïcode", "trailing  ",
 )  # fmt: skip
-"""Lines of files, among them some that look like markers or fences."""
+"""Lines of files; some look like markers or fences."""
 _PATHS = ("src/app.py", "README.md", "a b.txt", "docs/größe.md", "*.cfg", "Makefile")
 
 
@@ -178,7 +178,7 @@ DAMAGES = (
 
 
 def judge_call(patch: str, arguments: str, finish: str) -> Result:
-    """Return what becomes of a response with this call."""
+    """Return the result of a response with this call."""
     turn = open_turn(ChatRequest({}, tools=(APPLY_PATCH,)), GuardPolicy(), request_id="r", nudge_text=True)
     assert turn is not None
     verdict = judge(turn, Reply(calls=(ToolCall("apply_patch", arguments, "c1"),), finish=finish))

@@ -1,6 +1,6 @@
 """A bare relay: `python -m tests.bench.relay CLIENT PORT BACKEND_PORT`. FastAPI, one HTTP client, and no logic at all.
 
-What the daemon adds is measured against what this adds. CLIENT is `httpx`, `httpx-aiohttp` or `aiohttp`.
+The overhead of the daemon is compared with that of this relay. CLIENT is `httpx`, `httpx-aiohttp` or `aiohttp`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from starlette.responses import Response, StreamingResponse
 from tests.bench.backend import serve
 
 CLIENTS = ("aiohttp", "httpx-aiohttp", "httpx")
-"""The first is the one that the daemon uses."""
+"""The names of the clients; the daemon uses the first one."""
 _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 
 Answer = tuple[str, AsyncGenerator[bytes]]
-"""The content type and the body as it comes."""
+"""The content type, and the body as it arrives."""
 Forward = Callable[[bytes], Awaitable[Answer]]
 
 
 def by_aiohttp(url: str) -> Forward:
-    """Forward with aiohttp itself."""
+    """Forward with aiohttp."""
     session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), headers=_HEADERS)
 
     async def forward(body: bytes) -> Answer:
@@ -45,7 +45,7 @@ def by_aiohttp(url: str) -> Forward:
 
 
 def by_httpx(url: str, transport: httpx.AsyncBaseTransport | None = None) -> Forward:
-    """Forward with httpx, over its own transport or another."""
+    """Forward with httpx, over its own transport or another one."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     client = httpx.AsyncClient(transport=transport, limits=limits, headers=_HEADERS, timeout=60)
 

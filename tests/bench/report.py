@@ -16,7 +16,7 @@ from tests.bench.measures import Figure, Samples, added, p99, spread
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What the daemon may cost: so many times what the relay adds, and so many µs more for each streamed piece."""
+    """Limits of the daemon's overhead: a multiple of the relay's, and µs more for each streamed piece."""
 
     times: float
     per_piece: float
@@ -25,7 +25,7 @@ class Bound:
 PASS_THROUGH = Bound(1.2, 10)
 GUARDED = Bound(1.5, 20)
 CLIENT_API = 1.15
-"""What another client API may add, as a multiple of what chat completions add on the same conversation."""
+"""Limit of another client API's overhead, as a multiple of that of chat completions on the same conversation."""
 THROUGHPUT = 0.5
 GROWTH = 1.1
 IDLE_MB, STREAMS_MB = 100, 200
@@ -50,14 +50,14 @@ def print_head(setup: Setup) -> None:
 
 
 def print_latency(setup: Setup, taken: Sequence[tuple[Ask, Samples]]) -> None:
-    """Medians, and what one in a hundred exceeds, by the same bound."""
+    """Print medians, and the 99th percentile, against the same limit."""
     count = len(taken[0][1]["direct"])
     _print_latency(setup, taken, f"medians of {count}", median)
     _print_latency(setup, taken, f"99th percentiles of {count}", p99)
 
 
 def _print_latency(setup: Setup, taken: Sequence[tuple[Ask, Samples]], what: str, figure: Figure) -> None:
-    """One line a kind of request: the direct way, what each relay and the daemon add, and the ratio of the two."""
+    """Print a line for each kind of request: direct, the overhead of each relay and of the daemon, and their ratio."""
     names = [server.name for server in setup.all]
     print(f"\nLatency to the last byte, {what}, µs: direct, then what is added to it")
     print(f"{'':31}" + "".join(f"{name:>14}" for name in names) + "  daemon/relay (fifths)  bound")
@@ -67,7 +67,7 @@ def _print_latency(setup: Setup, taken: Sequence[tuple[Ask, Samples]], what: str
         ours, relays = over["daemon"], over[setup.relay.name]
         low, high = spread(samples, "daemon", setup.relay.name, figure)
         bound = bound_of(ask)
-        # a guarded answer is streamed by the backend, whatever the caller asked for
+        # the backend streams a guarded response, whatever the client requested
         pieces = ask.pieces if ask.stream or ask.tools else 0
         allowed = bound.times * us(relays) + bound.per_piece * pieces
         rule = f"{bound.times}x" + (f" + {pieces}x{bound.per_piece:g}" if pieces else "")
@@ -76,14 +76,14 @@ def _print_latency(setup: Setup, taken: Sequence[tuple[Ask, Samples]], what: str
 
 
 def print_stream_costs(costs: Samples, asks: Sequence[Ask], how: str) -> None:
-    """One line a kind of stream: what a piece costs beyond what it costs the relay."""
+    """Print a line for each kind of stream: the cost of a piece beyond that of the relay."""
     relay = median(costs["relay"])
     direct = median(costs["direct"])
     print(f"\nCPU for each streamed piece, {how}, medians of {len(costs['relay'])}")
     print(f"  writing it takes the backend {direct * 1e6:.1f} µs, passing it on takes the relay {relay * 1e6:.1f} µs")
     for ask in asks:
         bound = bound_of(ask).per_piece
-        # pair by pair: the machine's speed changes from one round to the next
+        # in pairs: the machine's speed changes from one round to the next
         extra = 1e6 * median(ours - theirs for ours, theirs in zip(costs[ask.label], costs["relay"], strict=True))
         times = median(ours / theirs for ours, theirs in zip(costs[ask.label], costs["relay"], strict=True))
         took = f"{1e6 * median(costs[ask.label]):6.1f} µs = relay {extra:+6.1f} µs ({times:.2f}x)"
@@ -98,7 +98,7 @@ def print_growth(grown: Mapping[str, tuple[float, float]], short: int, long: int
 
 
 def print_throughput(setup: Setup, taken: Sequence[tuple[Ask, Samples, Samples]], count: int) -> None:
-    """One line a kind of request: requests a second and CPU a request, of each server."""
+    """Print a line for each kind of request: requests per second and CPU per request, of each server."""
     names = [server.name for server in setup.all]
     print(f"\nAt {count} connections: requests/s (CPU µs of that server for each)")
     print(f"{'':31}" + "".join(f"{name:>14}" for name in names) + "  daemon as share of each relay")

@@ -1,4 +1,4 @@
-"""How fast texts are searched for calls, in this process: the one piece of work that may hold up the event loop."""
+"""The speed of the search for calls in texts, in this process: the only work that may block the event loop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _texts() -> Generator[tuple[str, str]]:
 
 
 def rescue_speeds(times: int) -> Generator[tuple[str, float]]:
-    """What is searched, and MB a second: whole texts by `rescue`, prose and code in pieces by `StreamingParser`."""
+    """Print MB per second: whole texts by `rescue`, prose and code in pieces by `StreamingParser`."""
     for label, text in _texts():
         yield f"rescue, {label}", len(text) / 1e6 / median(_seconds_to_rescue(text) for _ in range(times))
         if label in ("prose", "code", "one long call"):

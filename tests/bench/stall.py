@@ -37,7 +37,7 @@ _TOOL = ToolSpec("write_file", {"type": "object", "required": ["path", "content"
 
 
 async def longest_gaps(times: int) -> list[tuple[str, float]]:
-    """By what was broken, as text and as a native call: the longest gap of so many runs, in seconds."""
+    """Return the longest gap of several runs in seconds, by kind of damage, as text and as a native call."""
     gaps = [("nothing at all, for comparison", max([await _longest_gap(asyncio.sleep(1.0)) for _ in range(times)]))]
     for label, arguments in _ARGUMENTS.items():
         text = f'<tool_call>{{"name": "write_file", "arguments": {arguments}}}</tool_call>'
@@ -54,17 +54,17 @@ def _at(text: str) -> range:
 
 
 async def _longest_of(times: int, deltas: Sequence[Delta]) -> float:
-    """Each time with a new workshop: starting a process counts too."""
+    """With a new pool each time: starting a process counts too."""
     gaps: list[float] = []
     for _ in range(times):
-        workshop = ProcessPool()
-        gaps.append(await _longest_gap(_answer(deltas, workshop)))
-        await workshop.close()
+        pool = ProcessPool()
+        gaps.append(await _longest_gap(_answer(deltas, pool)))
+        await pool.close()
     return max(gaps)
 
 
-async def _answer(deltas: Sequence[Delta], workshop: ProcessPool) -> None:
-    engine = Engine(EngineConfig(_Says(deltas), MonotonicClock(), lambda _: None, reader=workshop))
+async def _answer(deltas: Sequence[Delta], pool: ProcessPool) -> None:
+    engine = Engine(EngineConfig(_Says(deltas), MonotonicClock(), lambda _: None, reader=pool))
     request = ChatRequest({}, tools=(_TOOL,), stream=True)
     async for _ in engine.answer(request, GuardPolicy(), request_id="bench"):
         pass

@@ -1,4 +1,4 @@
-"""The workshop, with real processes: what comes back, what is ended, what is refused."""
+"""The process pool, with real processes: results, processes that are ended, and refused work."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def test_the_pool_returns_the_same_extraction_as_this_process() -> None:
     said = 'Look: <tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
     reply = Reply(text=said, reasoning="Hm.", finish="stop", logprobs=LogProbs({"content": b'{"token":"Look"}'}))
 
-    async with opened() as workshop:
-        reading = await workshop.read(turn(), reply)
+    async with open_pool() as pool:
+        reading = await pool.read(turn(), reply)
 
     assert reading
     assert reading == extract(turn(), reply, thorough=True)
@@ -43,9 +43,9 @@ async def test_the_conversation_stays_here() -> None:
     conversation: JsonObject = {"role": "user", "content": "x" * 1_000_000}
     sent: list[bytes] = []
 
-    async with opened() as workshop:
-        workshop.run = partial(_keep, sent)  # pyright: ignore[reportAttributeAccessIssue]
-        await workshop.read(replace(turn(), messages=(conversation,)), Reply(text="Hello."))
+    async with open_pool() as pool:
+        pool.run = partial(_keep, sent)  # pyright: ignore[reportAttributeAccessIssue]
+        await pool.read(replace(turn(), messages=(conversation,)), Reply(text="Hello."))
 
     assert len(sent[0]) < 100_000
 
@@ -55,9 +55,9 @@ async def _keep(sent: list[bytes], work: Callable[[], object]) -> None:
 
 
 async def test_one_process_does_one_thing_after_another() -> None:
-    async with opened() as workshop:
-        first = await workshop.run(os.getpid)
-        again = await workshop.run(os.getpid)
+    async with open_pool() as pool:
+        first = await pool.run(os.getpid)
+        again = await pool.run(os.getpid)
 
     assert first == again
     assert first != os.getpid()
@@ -65,10 +65,10 @@ async def test_one_process_does_one_thing_after_another() -> None:
 
 async def test_what_never_ends_is_ended_and_the_next_one_is_done() -> None:
     before = processes()
-    async with opened(processes=1, seconds=3) as workshop:  # enough for the next one, which has to start a process
-        spun = await workshop.run(spin)
+    async with open_pool(processes=1, seconds=3) as pool:  # enough for the next one, which has to start a process
+        spun = await pool.run(spin)
         left = processes() - before
-        following = await workshop.run(partial(max, 1, 2))
+        following = await pool.run(partial(max, 1, 2))
 
     assert spun is None
     assert left == set()
@@ -77,8 +77,8 @@ async def test_what_never_ends_is_ended_and_the_next_one_is_done() -> None:
 
 async def test_cancelling_a_task_kills_its_process() -> None:
     before = processes()
-    async with opened() as workshop:
-        asked = asyncio.create_task(workshop.run(spin))
+    async with open_pool() as pool:
+        asked = asyncio.create_task(pool.run(spin))
         (pid,) = await eventually(lambda: processes() - before)
 
         asked.cancel()
@@ -86,64 +86,64 @@ async def test_cancelling_a_task_kills_its_process() -> None:
             await asked
 
         assert has_ended(pid)
-        assert await workshop.run(partial(max, 1, 2)) == 2
+        assert await pool.run(partial(max, 1, 2)) == 2
 
 
 async def test_more_than_may_wait_is_refused_at_once() -> None:
-    async with opened(processes=1) as workshop:
-        asked = [asyncio.create_task(workshop.run(spin)) for _ in range(9)]
+    async with open_pool(processes=1) as pool:
+        asked = [asyncio.create_task(pool.run(spin)) for _ in range(9)]
         await asyncio.sleep(0)
 
-        refused = await workshop.run(os.getpid)
+        refused = await pool.run(os.getpid)
 
         assert refused is None
         assert not any(task.done() for task in asked)
-        await workshop.close()
+        await pool.close()
         assert await asyncio.gather(*asked) == [None] * 9
 
 
 async def test_a_process_that_is_killed_at_work_gives_nothing_and_is_replaced() -> None:
     before = processes()
-    async with opened() as workshop:
-        asked = asyncio.create_task(workshop.run(spin))
+    async with open_pool() as pool:
+        asked = asyncio.create_task(pool.run(spin))
         (pid,) = await eventually(lambda: processes() - before)
 
         os.kill(pid, signal.SIGKILL)
 
         assert await asked is None
-        assert await workshop.run(os.getpid) not in (None, pid)
+        assert await pool.run(os.getpid) not in (None, pid)
 
 
 async def test_a_process_that_is_killed_at_rest_is_replaced() -> None:
-    async with opened() as workshop:
-        pid = await workshop.run(os.getpid)
+    async with open_pool() as pool:
+        pid = await pool.run(os.getpid)
         assert pid is not None
 
         os.kill(pid, signal.SIGKILL)
 
         async with asyncio.timeout(SECONDS):
-            while (following := await workshop.run(os.getpid)) is None:  # at first it may not be known yet
+            while (following := await pool.run(os.getpid)) is None:  # at first it may not be known yet
                 pass
         assert following != pid
 
 
 async def test_signals_for_the_daemon_do_not_end_its_processes() -> None:
-    async with opened() as workshop:
-        pid = await workshop.run(os.getpid)
+    async with open_pool() as pool:
+        pid = await pool.run(os.getpid)
         assert pid is not None
 
         os.kill(pid, signal.SIGINT)
         os.kill(pid, signal.SIGTERM)
 
-        assert await workshop.run(os.getpid) == pid
+        assert await pool.run(os.getpid) == pid
         assert os.getsid(pid) == pid
 
 
 async def test_work_that_fails_gives_nothing_and_tells_nobody_what_it_was_about(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    async with opened() as workshop:
-        failed = await workshop.run(partial(fail, "what a model wrote"))
+    async with open_pool() as pool:
+        failed = await pool.run(partial(fail, "what a model wrote"))
 
     assert failed is None
     printed = capfd.readouterr().err
@@ -152,9 +152,9 @@ async def test_work_that_fails_gives_nothing_and_tells_nobody_what_it_was_about(
 
 
 async def test_what_is_printed_does_not_get_among_the_answers(capfd: pytest.CaptureFixture[str]) -> None:
-    async with opened() as workshop:
-        assert await workshop.run(chatter) == "done"
-        assert await workshop.run(partial(max, 1, 2)) == 2
+    async with open_pool() as pool:
+        assert await pool.run(chatter) == "done"
+        assert await pool.run(partial(max, 1, 2)) == 2
     assert capfd.readouterr().out == ""
 
 
@@ -163,42 +163,42 @@ async def test_what_nests_too_deeply_to_travel_is_not_done() -> None:
     for _ in range(100_000):
         deep = [deep]
 
-    async with opened() as workshop:
-        assert await workshop.run(partial(len, deep)) is None
-        assert await workshop.run(partial(max, 1, 2)) == 2
+    async with open_pool() as pool:
+        assert await pool.run(partial(len, deep)) is None
+        assert await pool.run(partial(max, 1, 2)) == 2
 
 
 async def test_an_idle_process_does_not_stay() -> None:
-    async with opened(idle_seconds=0) as workshop:
-        pid = await workshop.run(os.getpid)
+    async with open_pool(idle_seconds=0) as pool:
+        pid = await pool.run(os.getpid)
         assert pid is not None
 
         await eventually(lambda: has_ended(pid))
 
-        assert await workshop.run(os.getpid) not in (None, pid)
+        assert await pool.run(os.getpid) not in (None, pid)
 
 
 async def test_a_closed_pool_has_no_process_and_accepts_no_work() -> None:
     before = processes()
-    async with opened() as workshop:
-        await workshop.run(os.getpid)
-        asked = asyncio.create_task(workshop.run(spin))
+    async with open_pool() as pool:
+        await pool.run(os.getpid)
+        asked = asyncio.create_task(pool.run(spin))
         await asyncio.sleep(0)
 
     assert await asked is None
-    assert await workshop.run(os.getpid) is None
+    assert await pool.run(os.getpid) is None
     assert processes() - before == set()
 
 
 @asynccontextmanager
-async def opened(
+async def open_pool(
     processes: int = 2, seconds: float = SECONDS, idle_seconds: float = 300
 ) -> AsyncGenerator[ProcessPool]:
-    workshop = ProcessPool(processes, seconds, idle_seconds)
+    pool = ProcessPool(processes, seconds, idle_seconds)
     try:
-        yield workshop
+        yield pool
     finally:
-        await workshop.close()
+        await pool.close()
 
 
 def turn() -> Turn:

@@ -1,7 +1,7 @@
-"""A model server and tools on one port, in the test's own process, which hold still where a test wants them to.
+"""A model server and tools on one port, in the process of the test. A test can hold their responses back.
 
-The model calls the tools it is offered in their order: the nth answer of a conversation is the nth tool. Both outlive a
-daemon that is killed before them.
+The model calls the offered tools in order: response n of a conversation calls tool n. Both outlive a daemon that is
+killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ SECRET = "tests-sign-with-this-secret"
 
 @dataclass
 class FarSide:
-    """What was asked, and what is held. `url` is the model server's; a tool is at `url/tools/NAME`."""
+    """The received requests, and which responses are held back. `url` is the model server's; a tool is at
+    `url/tools/NAME`.
+    """
 
     url: str = ""
     asked: list[list[JsonDict]] = field(default_factory=list[list[JsonDict]])
@@ -32,38 +34,38 @@ class FarSide:
     called: list[JsonDict] = field(default_factory=list[JsonDict])
     """The calls of tools, with the header `Idempotency-Key` as `header`."""
     held: set[str] = field(default_factory=set[str])
-    """What is not answered until it is let go: `model`, or a tool's name."""
+    """What gets no response until `let_go`: `model`, or the name of a tool."""
     lag: float = 0.0
-    """Seconds that each answer takes at least."""
+    """Minimum seconds for each response."""
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def hold(self, what: str) -> None:
-        """Answer that no more."""
+        """Hold back its responses."""
         with self.changed:
             self.held.add(what)
 
     def let_go(self, what: str) -> None:
-        """Answer it again."""
+        """Send its responses again."""
         with self.changed:
             self.held.discard(what)
             self.changed.notify_all()
 
     def wait_for_asked(self, times: int) -> None:
-        """Wait until the model was asked so often."""
+        """Wait until the model has received so many requests."""
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.asked) >= times, _SECONDS), f"asked {len(self.asked)} times"
 
     def wait_for_called(self, tool: str, times: int = 1) -> None:
-        """Wait until a tool was called so often."""
+        """Wait until a tool has been called so many times."""
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.keys(tool)) >= times, _SECONDS), f"called: {self.called}"
 
     def keys(self, tool: str) -> list[str]:
-        """The keys of all calls of a tool."""
+        """Return the keys of all calls of a tool."""
         return [call["key"] for call in self.called if call["tool"] == tool]
 
     def answer(self, path: str, body: JsonDict, key: str | None) -> tuple[str, bytes]:
-        """The content type and body of an answer, once it is not held."""
+        """Return the content type and body of a response once it is not held back."""
         time.sleep(self.lag)
         with self.changed:
             if path.startswith("/tools/"):
@@ -84,14 +86,14 @@ class FarSide:
 
 @contextmanager
 def far_side(port: int = 0) -> Generator[FarSide]:
-    """It, listening."""
+    """Run both, listening."""
     side = FarSide()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body: JsonDict = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             kind, said = side.answer(self.path, body, self.headers["Idempotency-Key"])
-            with suppress(OSError):  # who asked was killed meanwhile
+            with suppress(OSError):  # the client was killed meanwhile
                 self._send(kind, said)
 
         def do_GET(self) -> None:
@@ -105,7 +107,7 @@ def far_side(port: int = 0) -> Generator[FarSide]:
             self.wfile.write(said)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it has
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True

@@ -27,14 +27,14 @@ class Fork:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Its exit code if it has ended."""
+        """Return its exit code if it has ended."""
         try:
             return self.wait(0)
         except subprocess.TimeoutExpired:
             return None
 
     def wait(self, timeout: float) -> int:
-        """Its exit code. Raises `subprocess.TimeoutExpired`."""
+        """Return its exit code. Raises `subprocess.TimeoutExpired`."""
         if self.returncode is None:
             self._replies.settimeout(timeout)
             try:
@@ -45,12 +45,12 @@ class Fork:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal unless it has ended."""
+        """Send a signal unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it by force."""
+        """Kill it."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -86,7 +86,7 @@ def fork(
     module: str, words: Sequence[str], env: Mapping[str, str], cwd: Path, streams: tuple[int, int, int], *,
     new_session: bool = False,
 ) -> Fork:  # fmt: skip
-    """Run a module with these words; `streams` are descriptors for stdin, stdout and stderr."""
+    """Run a module with these arguments; `streams` are descriptors for stdin, stdout and stderr."""
     request = {
         "module": module, "words": list(words), "env": dict(env), "cwd": str(cwd), "new_session": new_session,
     }  # fmt: skip

@@ -1,6 +1,6 @@
 """An MCP server on stdio without any package, whose tools misbehave as their names say.
 
-It tells nobody more than it must: `initialize`, `tools/list`, and what each tool does to the pipe.
+It implements only `initialize`, `tools/list` and what each tool does to the pipe.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def send_result(number: int, text: str) -> None:
 
 
 def send_raw_result(number: int, value: bytes) -> None:
-    """A result whose structured content is not written by `json`."""
+    """Send a result whose structured content is not written by `json`."""
     write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"a":%b}}}\n' % (number, value))
 
 

@@ -1,4 +1,4 @@
-"""A model server that answers each request with the same bytes, in the pieces that a test cuts them into."""
+"""A model server that answers each request with the same bytes, in the pieces that a test chooses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JSON, EVENTS = "application/json", "text/event-stream"
 
 @dataclass
 class LiteralResponse:
-    """`HttpResponse` of these pieces."""
+    """`HttpResponse` that consists of these pieces."""
 
     status: int
     headers: Mapping[str, str]
@@ -47,7 +47,7 @@ class LiteralHttp:
     def says(
         self, sent: Sequence[bytes], kind: str, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
-        """From now on."""
+        """Send these pieces from now on."""
         self.sent, self.kind, self.status, self.headers = sent, kind, status, headers or {}
 
     @asynccontextmanager
@@ -69,7 +69,9 @@ class LiteralHttp:
 
 @dataclass
 class LiteralTransport(LiteralHttp, httpx2.AsyncBaseTransport):
-    """The same for clients on httpx2. It knows no model by name, so that asking for one does not get the answer."""
+    """The same for clients on httpx2. It knows no model by name, so a request for a model list does not get the
+    response.
+    """
 
     asked: list[Any] = field(default_factory=list[Any])
     """The bodies of the requests."""

@@ -18,7 +18,7 @@ from tests.fakes.processes import ROOT, until
 
 @contextmanager
 def llama_cpp(key: str) -> Generator[str]:
-    """Its base URL, once its model is loaded. It ends with this process, however this process ends."""
+    """Return its base URL once its model is loaded. It ends with this process, even if this process is killed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,8 +1,8 @@
-"""A fake `llama-server` program: takes the flags of the real one, and can fail in every way a test wants.
+"""A fake `llama-server` program: it accepts the flags of the real one and fails in every way that a test needs.
 
-`Fake` puts it into a folder as an executable. How it behaves is in the file `script` beside it, one way a start, the
-last one for ever; each start is a JSON line in the file `starts`. Its models are those of `tests.fakes.model_server`,
-whose words are kept in the file `asked`, and `POST /go` lets the ones that wait go on.
+`Fake` puts it into a folder as an executable. The file `script` beside it has one behavior for each start, the last one
+for all further starts; each start is a JSON line in the file `starts`. Its models are those of
+`tests.fakes.model_server`, whose output is kept in the file `asked`; `POST /go` releases the waiting ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 _WINDOW = 4096
-"""Of a slot, unless flags say otherwise."""
+"""Context window of a slot, unless flags set another."""
 _PROGRAM = """#!{python}
 import sys
 from pathlib import Path
@@ -42,7 +42,7 @@ main(folder, sys.argv[1:])
 
 
 class Fake:
-    """The program in a folder, and what is known of its starts."""
+    """The program in a folder, and the records of its starts."""
 
     def __init__(self, folder: Path, name: str = "llama-server", version: str = "version: 1234 (abcdef)") -> None:
         self.folder = folder
@@ -56,7 +56,7 @@ class Fake:
         self.behaves("well")
 
     def asked(self, model: str) -> int:
-        """How often that model has been asked."""
+        """How many requests that model has received."""
         said = [json.loads(line) for line in (self.folder / "asked").read_text().splitlines()]
         return sum(line["event"] == "asked" and line["model"] == model for line in said)
 
@@ -66,37 +66,37 @@ class Fake:
         return self.starts[-1]["pid"]
 
     def go(self) -> None:
-        """Let the models of its last start go on that wait for it."""
+        """Release the models of its last start that wait."""
         import httpx  # local import: the program does not need a client
 
         flags = self.starts[-1]["flags"]
         httpx.post(f"http://127.0.0.1:{flags[flags.index('--port') + 1]}/go")
 
     def behind(self, script: str) -> None:
-        """From now on it is started by a shell script, in which `$REAL` is the program."""
+        """Start it through a shell script from now on, in which `$REAL` is the program."""
         real = self.path.rename(self.path.with_name("real.py"))
         self.path.write_text(f"#!/bin/sh\nREAL={real}\n{script}\n")
         self.path.chmod(0o755)
 
     def spec(self, **fields: Any) -> LaunchSpec:
-        """It, with its model."""
+        """Serve with its model."""
         from forge_proxy.backends.llama_server.launch import LaunchSpec, ServerProgram  # local import: as above
 
         return LaunchSpec(ServerProgram("llama-server", (str(self.path),)), self.model, "model", **fields)
 
     def behaves(self, *words: str) -> None:
-        """At its next starts, one word each."""
+        """Set the behavior of its next starts, one name for each."""
         (self.folder / "script").write_text("\n".join(words))
         (self.folder / "starts").write_text("")
 
     def forget(self) -> None:
-        """Start well from now on, and forget the starts and requests until now."""
+        """Start normally from now on, and forget all recorded starts and requests."""
         self.behaves("well")
         (self.folder / "asked").write_text("")
 
     @property
     def starts(self) -> list[dict[str, Any]]:
-        """What is known of each start since `behaves`: `flags`, `pid`, `key`."""
+        """The records of the starts since `behaves`: `flags`, `pid`, `key`."""
         return [json.loads(line) for line in (self.folder / "starts").read_text().splitlines()]
 
 

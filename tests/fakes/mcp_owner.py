@@ -1,6 +1,6 @@
-"""A program that has started an MCP server, as the daemon does. It says the pids of what was started, and waits.
+"""A program that has started an MCP server, as the daemon does. It prints the pids of what it started, and waits.
 
-Its arguments are the server's module, the tool that tells the pids, and the server's arguments.
+Its arguments are the server's module, the tool that returns the pids, and the server's arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from forge_proxy.tools.config import McpConfig, McpServerConfig
 from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
 
 _SECONDS = 300
-"""How long it waits to be killed. It reads nothing: the standard input of a test is empty."""
+"""Seconds that it waits to be killed. It reads nothing: the standard input of a test is empty."""
 
 
 async def main() -> None:

@@ -1,7 +1,7 @@
 """An MCP server made with the official package, as a program: `stdio`, `stubborn`, `http PORT` or `legacy PORT`.
 
-`stubborn` is one on stdio that ends neither with its stdin nor when asked to. `legacy` is one on HTTP that knows only
-the protocol with a handshake and sessions.
+`stubborn` uses stdio and ends neither with its stdin nor on request. `legacy` uses HTTP and supports only the protocol
+with a handshake and sessions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def greet(name: str) -> str:
 
 @server.tool()
 def count(n: int) -> str:
-    """Counts."""
+    """Count up by one."""
     return f"counted {n}"
 
 
@@ -60,7 +60,7 @@ def picture() -> list[Any]:
 
 @server.tool()
 def told(ctx: Context[Any, Any]) -> dict[str, Any]:
-    """What came along with the call."""
+    """Return the metadata and headers of the call."""
     headers = ctx.headers or {}
     meta: dict[str, Any] = {**(ctx.request_context.meta or {})}
     return {"key": meta.get("forge/idempotency-key"), "authorization": headers.get("authorization")}
@@ -68,7 +68,7 @@ def told(ctx: Context[Any, Any]) -> dict[str, Any]:
 
 @server.tool()
 async def wait(call: str) -> str:
-    """Longer than anybody has time."""
+    """Take longer than any time limit."""
     begun.append(call)
     try:
         await asyncio.sleep(1000)
@@ -79,26 +79,26 @@ async def wait(call: str) -> str:
 
 @server.tool()
 def begins() -> list[str]:
-    """The calls of `wait` that began."""
+    """Return how many calls of `wait` began."""
     return begun
 
 
 @server.tool()
 def stops() -> list[str]:
-    """The calls of `wait` that were stopped before their end."""
+    """Return how many calls of `wait` were cancelled."""
     return stopped
 
 
 @server.tool()
 def end() -> str:
-    """Ends the server in the middle of the call."""
+    """End the server in the middle of the call."""
     os.kill(os.getpid(), signal.SIGKILL)
     return "never"
 
 
 @server.tool()
 def pids() -> list[int]:
-    """Of this program, and of one that it starts."""
+    """Return the pids of this program and of one that it starts."""
     started = subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     return [os.getpid(), started.pid]
 
@@ -109,7 +109,7 @@ def environment() -> dict[str, str]:
 
 
 class WithoutTheModernProtocol:
-    """Lets requests of the protocol of 2026 find nothing."""
+    """Answer requests of the protocol of 2026 with a 404."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

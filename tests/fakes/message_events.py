@@ -1,4 +1,4 @@
-"""The events of a Messages stream: valid by the types of the anthropic package, and assembled as a client does."""
+"""The events of a Messages stream, validated by the types of the anthropic package and assembled as a client does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 
 
 def read_events(text: str) -> list[JsonDict]:
-    """The events of a stream. Each has its type as its name, and is what the SDK's types say."""
+    """Return the events of a stream. Each is named after its type and matches the SDK's types."""
     events: list[JsonDict] = []
     for block in text.removesuffix("\n\n").split("\n\n"):
         if block.startswith(": "):
@@ -40,7 +40,7 @@ def check_fields(value: object) -> None:
 
 
 def assemble(events: Sequence[JsonDict]) -> JsonDict:
-    """The message that a client makes of the events. Blocks are opened and closed strictly one after another."""
+    """Return the message that a client makes of the events. Blocks are opened and closed strictly one after another."""
     message: JsonDict = {}
     blocks: list[JsonDict] = []
     is_open = False

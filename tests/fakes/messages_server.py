@@ -1,8 +1,8 @@
 """A server that speaks Anthropic's Messages protocol, as a program: `python -m tests.fakes.messages_server`.
 
-It refuses what the service refuses: fields that it does not know, roles that do not take turns, calls without results.
-Each of its models is one way to behave (see `MODELS`). It says on stdout, as JSON lines, where it listens, what it is
-asked, and when a caller leaves it before the answer is complete.
+It rejects what the service rejects: unknown fields, roles that do not alternate, calls without results. Each of its
+models is one behavior (see `MODELS`). It prints as JSON lines where it listens, the requests it receives, and when a
+client disconnects before the response is complete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Refusal(Exception):
 
 
 def check(body: JsonDict) -> None:
-    """Raise `Refusal` for what the service does not take."""
+    """Raise `Refusal` for a request that the service rejects."""
 
     def refuse(why: str) -> None:
         raise Refusal(400, "invalid_request_error", why)
@@ -58,7 +58,7 @@ def check(body: JsonDict) -> None:
 
 
 class Answer:
-    """A stream that is being written."""
+    """A stream while it is written."""
 
     def __init__(self, request: web.Request, body: JsonDict) -> None:
         self.body = body
@@ -101,7 +101,7 @@ async def says(answer: Answer) -> web.StreamResponse:
 
 
 async def calls(answer: Answer) -> web.StreamResponse:
-    """A call of the first tool, without the city that it needs until it is told so."""
+    """Call the first tool, without the required city until a tool result reports that it is missing."""
     *_, last = answer.body["messages"]
     told = any(block["type"] == "tool_result" for block in last["content"])
     await answer.begin()

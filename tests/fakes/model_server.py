@@ -1,8 +1,9 @@
 """A model server as a program: `python -m tests.fakes.model_server [SLOTS]`. OpenAI-compatible, and able to misbehave.
 
-Each of its models is one way to behave (see `MODELS`). It says on stdout, as JSON lines, where it listens, what it is
-asked, and when a caller leaves it before the answer is complete; `user` of the request tells one request from another.
-`POST /go` lets the models go on that wait for it. With SLOTS it tells them as a llama-server does; it keeps to none.
+Each of its models is one behavior (see `MODELS`). It prints as JSON lines where it listens, the requests it receives,
+and when a client disconnects before the response is complete; `user` of the request distinguishes requests. `POST /go`
+releases the models that wait for it. With SLOTS it reports them as a llama-server does, but does not limit its requests
+to them.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ class Asked:
     go: asyncio.Event
 
     async def whole(self, text: str = "".join(WORDS)) -> web.StreamResponse:
-        """Everything at once, as JSON."""
+        """Send a whole response, as JSON."""
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}
         return web.json_response({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": usage})
 
     async def begin(self, *words: str) -> web.StreamResponse:
-        """A stream's head and its first words."""
+        """Send the head of a stream and its first chunks."""
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(self.request)
         for word in words:
@@ -60,11 +61,11 @@ class Asked:
         return response
 
     async def streamed(self) -> web.StreamResponse:
-        """A whole stream."""
+        """Send a whole stream."""
         return await self.end(await self.begin(*WORDS))
 
     async def end(self, response: web.StreamResponse) -> web.StreamResponse:
-        """A stream's regular end."""
+        """End a stream regularly."""
         await response.write(_event(_chunk({}, "stop")) + b"data: [DONE]\n\n")
         await response.write_eof()
         return response
@@ -77,7 +78,7 @@ class Asked:
         self.request.transport.abort()
 
     def cut(self) -> web.StreamResponse:
-        """Close the connection here and now."""
+        """Close the connection immediately."""
         assert self.request.transport
         self.request.transport.close()
         return web.Response()
@@ -88,7 +89,7 @@ async def says(asked: Asked) -> web.StreamResponse:
 
 
 async def says_much(asked: Asked) -> web.StreamResponse:
-    """Four megabytes, more than the sockets on the way buffer: a call if there are tools, else text."""
+    """Send four megabytes, more than the sockets on the way buffer: a call if there are tools, else text."""
     text = "word " * 800_000
     message: JsonDict = {"role": "assistant", "content": text}
     if tools := asked.body.get("tools"):
@@ -123,7 +124,7 @@ async def stalls(asked: Asked) -> web.StreamResponse:
 
 
 async def slow(asked: Asked) -> web.StreamResponse:
-    """Reads the prompt for long: not a byte until it may go."""
+    """Process the prompt for a long time: send nothing until released."""
     await asked.go.wait()
     return await says(asked)
 
@@ -134,7 +135,7 @@ async def dies(asked: Asked) -> web.StreamResponse:
 
 
 async def dies_twice(asked: Asked) -> web.StreamResponse:
-    """Breaks off twice for each `user`, then answers."""
+    """Break off twice for each `user`, then answer."""
     times: dict[str, int] = asked.request.app[_DEATHS]
     user = str(asked.body.get("user"))
     times[user] = times.get(user, 0) + 1
@@ -157,7 +158,7 @@ async def resets_midway(asked: Asked) -> web.StreamResponse:
 
 
 async def breaks_off_whole(asked: Asked) -> web.StreamResponse:
-    """Says how long its answer is, and sends less."""
+    """Announce the length of the response, and send less."""
     response = web.StreamResponse(headers={"content-type": "application/json", "content-length": "1000"})
     await response.prepare(asked.request)
     await response.write(b'{"choices": [{"index": 0, "message": {"content": "one ')
@@ -199,7 +200,7 @@ async def loops_in_thought(asked: Asked) -> web.StreamResponse:
 
 
 async def kills(_: Asked) -> web.StreamResponse:
-    """Takes the whole server with it."""
+    """End the whole server."""
     os.kill(os.getpid(), signal.SIGKILL)
     return await hangs(_)
 
@@ -258,12 +259,12 @@ async def always_streams(asked: Asked) -> web.StreamResponse:
 
 
 async def talks_then_hangs(asked: Asked) -> web.StreamResponse:
-    """Text at first; nothing at all when it is asked again."""
+    """Return text first; return nothing when the request is retried."""
     return await (says(asked) if len(asked.body["messages"]) == 1 else hangs(asked))
 
 
 async def echoes(asked: Asked) -> web.StreamResponse:
-    """Its `user`, letter by letter, the rest of them when it may go."""
+    """Send its `user` letter by letter, the last ones only once released."""
     first, *others = asked.body["user"]
     response = await asked.begin(first)
     await asked.go.wait()
@@ -273,7 +274,7 @@ async def echoes(asked: Asked) -> web.StreamResponse:
 
 
 async def calls_the_last(asked: Asked) -> web.StreamResponse:
-    """A call of the last tool that the caller offers, with how many bytes it was asked in."""
+    """Call the last offered tool with the number of bytes of the request."""
     *_, last, _ = [tool["function"]["name"] for tool in asked.body["tools"]]
     size = len(await asked.request.read())
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": last, "arguments": f'{{"n": {size}}}'}}
@@ -319,7 +320,7 @@ def _say(**said: object) -> None:
 
 
 def application(slots: int | None = None, window: int | None = None) -> web.Application:
-    """The server; with `slots`, and a `window` of each, it tells them as a llama-server does."""
+    """Create the server. With `slots`, and a `window` for each, it reports them as a llama-server does."""
     told: JsonDict = {} if slots is None else {"total_slots": slots}
     told |= {} if window is None else {"default_generation_settings": {"n_ctx": window}}
     go = asyncio.Event()

@@ -1,4 +1,4 @@
-"""An Ollama that answers as a test has it, by path; chats are answered by what they ask."""
+"""An Ollama with responses that a test sets by path, and chat responses that depend on the request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def says_hi(_: JsonDict) -> tuple[int, JsonDict]:
 
 @dataclass
 class FakeOllama:
-    """`HttpClient` of an Ollama that answers by path; a chat by what it is asked. `asked` are the chats."""
+    """`HttpClient` of an Ollama that answers by path, and chats by their content. `asked` are the chats."""
 
     chat: Callable[[JsonDict], tuple[int, JsonDict]] = says_hi
     answers: dict[str, JsonDict] = field(default_factory=dict[str, JsonDict])

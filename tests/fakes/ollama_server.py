@@ -1,7 +1,7 @@
-"""An Ollama as a program: `python -m tests.fakes.ollama_server MODEL`. It has that model, which thinks not.
+"""An Ollama as a program: `python -m tests.fakes.ollama_server MODEL`. Its one model does not reason.
 
-It keeps the window that the model was last loaded with, and says on stdout, as JSON lines, where it listens and what is
-asked in a chat. Offered tools it calls the first of them, every argument `Anna`, and after a result `respond`.
+It keeps the window that the model was last loaded with, and prints as JSON lines where it listens and the chats it
+receives. If tools are offered, it calls the first one with every argument `Anna`, and after a result `respond`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own, in a folder of its own: Debian's package `postgresql`."""
+"""A PostgreSQL server of a test, in its own folder: Debian's package `postgresql`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _USER = "postgres"
 
 
 def find_programs() -> Path | None:
-    """Where initdb and pg_ctl are: Debian keeps them off the PATH."""
+    """Return the folder of initdb and pg_ctl: Debian keeps them off the PATH."""
     found = shutil.which("initdb")
     places = [*([Path(found).resolve().parent] if found else []), *Path("/usr/lib/postgresql").glob("*/bin")]
     return next((place for place in places if (place / "pg_ctl").exists()), None)
 
 
 def need_programs() -> Path:
-    """The same; without them the test is skipped for all to see, and in CI it fails."""
+    """Return that folder. Without it, the test is skipped with a reason; in CI it fails."""
     programs = find_programs()
     if programs is None:
         why = "PostgreSQL is not installed: apt-get install postgresql"
@@ -33,7 +33,7 @@ def need_programs() -> Path:
 
 
 class Postgres:
-    """One server. `url` is its database's, for the store."""
+    """One server. `url` is that of its database, for the store."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs = programs
@@ -41,19 +41,19 @@ class Postgres:
         self._sockets = folder / "sockets"
         self._sockets.mkdir()
         self._uid = pwd.getpwnam(_USER).pw_uid if os.geteuid() == 0 else None
-        if self._uid is not None:  # it refuses to be run by root
+        if self._uid is not None:  # it refuses to run as root
             os.chown(folder, self._uid, -1)
             os.chown(self._sockets, self._uid, -1)
         self._run("initdb", "-D", str(self._data), "-U", _USER, "-A", "trust", "--no-sync", "-E", "UTF8")
         self.url = f"postgresql+asyncpg://{_USER}@/postgres?host={self._sockets}"
 
     def start(self) -> None:
-        """Start it, and wait until it can be asked."""
+        """Start it, and wait until it accepts connections."""
         options = f"-k {self._sockets} -c listen_addresses='' -c fsync=off"
         self._run("pg_ctl", "-D", str(self._data), "-w", "-o", options, "-l", f"{self._data}/log", "start")
 
     def stop(self) -> None:
-        """Stop it, whoever is connected."""
+        """Stop it, even if clients are connected."""
         self._run("pg_ctl", "-D", str(self._data), "-w", "-m", "immediate", "stop")
 
     def _run(self, program: str, *words: str) -> None:
@@ -66,7 +66,7 @@ class Postgres:
 
 @contextmanager
 def postgres() -> Generator[Postgres]:
-    """A running server."""
+    """Start a server."""
     programs = need_programs()
     with tempfile.TemporaryDirectory(prefix="forge-pg-", ignore_cleanup_errors=True) as folder:
         server = Postgres(programs, Path(folder))

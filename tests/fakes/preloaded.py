@@ -29,7 +29,7 @@ _OTHER_IMPORTS = (
     "aiohttp.web", "encodings.idna", "h11", "httpcore", "httpx", "httpx_sse", "mcp.server.mcpserver", "pydantic.v1",
     "rich.markdown", "tests.fakes.model_server", "uvicorn", "uvicorn.lifespan.off",
 )  # fmt: skip
-"""Besides forge_proxy: what the daemon, commands and the programs of tests import once they need it."""
+"""Modules besides forge_proxy that the daemon, commands and the programs of tests import late."""
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 class _Running:
-    """A process that was forked. The test gets its id and then its exit code."""
+    """A forked process. The test gets its id and then its exit code."""
 
     def __init__(self, pid: int, test: socket.socket) -> None:
         self._pid = pid
@@ -52,15 +52,15 @@ class _Running:
         test.send(str(pid).encode())
 
     def kill(self) -> None:
-        """End it by force."""
+        """Kill it."""
         os.kill(self._pid, signal.SIGKILL)
 
     def report(self) -> None:
-        """Send the exit code. A process whose test has gone is killed: nothing outlives the test."""
+        """Send the exit code. A process whose test has ended is killed: nothing outlives the test."""
         if not select.select([self._ended], [], [], 0)[0]:
             self.kill()
         code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-        with suppress(OSError):  # the test has gone
+        with suppress(OSError):  # the test has ended
             self._test.send(str(code).encode())
 
     def close(self) -> None:
@@ -104,11 +104,11 @@ def _import_everything() -> None:
             import_module(module.name)
     for name in _OTHER_IMPORTS:
         import_module(name)
-    gc.freeze()  # what was imported is never collected: a copy need not look at it
+    gc.freeze()  # imported modules are never collected: a copy need not scan them
 
 
 def _become(request: dict[str, object], streams: list[int]) -> None:
-    """Make this process what a new interpreter would be, and run the module."""
+    """Turn this process into what a new interpreter would be, and run the module."""
     if request["new_session"]:
         os.setsid()
     for number, descriptor in enumerate(streams):
@@ -123,7 +123,7 @@ def _become(request: dict[str, object], streams: list[int]) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=True, line_buffering=True)
     sys.argv = ["forge-proxy", *cast("list[str]", request["words"])]
-    # runpy warns of a module that was imported before: here all are.
+    # runpy warns if a module was imported before, and here all were.
     warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")
     try:
         runpy.run_module(str(request["module"]), run_name="__main__", alter_sys=True)
@@ -135,9 +135,9 @@ def _become(request: dict[str, object], streams: list[int]) -> None:
 
 
 def _exit(code: int) -> None:
-    """End as an interpreter does, except that what was imported is not freed, object by object.
+    """End as an interpreter does, except that imported objects are not freed one by one.
 
-    That took half of the CPU time of a short command: each freed object costs a copy of the page that it is on.
+    Freeing them took half of the CPU time of a short command: each freed object costs a copy of the page that it is on.
     """
     threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]  waits for threads, as an interpreter does
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]

@@ -1,6 +1,6 @@
 """Real processes for tests: the daemon, the model server program, and commands that end by themselves.
 
-What a process prints is read as it comes, so a test waits for a line, with a bound, and never for time to pass.
+The output of a process is read as it arrives, so a test waits for a line, with a limit, and never for time to pass.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tests.fakes.forks import Fork, fork
 JsonDict = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 _SECONDS = 90.0
-"""The bound of every wait: far above what it takes, so that only what never happens fails."""
+"""Limit of every wait: far above the usual time, so that only what never happens fails."""
 _NO_FOLDER = "/dev/null/none"
-"""Not even root can make it."""
+"""A folder that not even root can create."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What a command that ended by itself left behind."""
+    """The output and exit code of a command that ended by itself."""
 
     code: int
     out: str
@@ -44,9 +44,9 @@ class Ended:
 
 
 def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT, stdin: bytes | None = None) -> Ended:
-    """Run `forge-proxy` with these words to its end: a process that is forked, which saves a second of imports.
+    """Run `forge-proxy` with these arguments to its end, in a forked process, which saves a second of imports.
 
-    A variable that Python reads when it starts needs an interpreter of its own, as in `command_in_new_interpreter`.
+    A variable that Python reads when it starts needs a new interpreter, as in `command_in_new_interpreter`.
     """
     if _needs_interpreter(env):
         return command_in_new_interpreter(*words, env=env, cwd=cwd, stdin=stdin)
@@ -68,7 +68,7 @@ def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT,
 def command_in_new_interpreter(
     *words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT, stdin: bytes | None = None
 ) -> Ended:
-    """Run `python -m forge_proxy` with these words to its end."""
+    """Run `python -m forge_proxy` with these arguments to its end."""
     done = subprocess.run(
         [sys.executable, "-m", "forge_proxy", *words],
         cwd=cwd, env=environment(env), input=stdin, capture_output=True, timeout=_SECONDS, check=False,
@@ -114,7 +114,7 @@ class Process:
             return "\n".join(self._lines)
 
     def wait_for(self, event: str, **fields: object) -> JsonDict:
-        """The first JSON line it prints with this event and these fields."""
+        """Return the first JSON line that it prints with this event and these fields."""
         wanted = {"event": event, **fields}
         until = time.monotonic() + _SECONDS
         seen = 0
@@ -132,14 +132,14 @@ class Process:
         self._popen.send_signal(number)
 
     def wait(self) -> int:
-        """Its exit code, once it has ended and all it printed was read."""
+        """Return its exit code once it has ended and all its output was read."""
         code = self._popen.wait(_SECONDS)
         for reader in self._readers:
             reader.join(_SECONDS)
         return code
 
     def stop(self) -> int:
-        """End it, by force where it does not end by itself."""
+        """End it, by force if it does not end by itself."""
         if self._popen.poll() is None:
             self.send_signal(signal.SIGTERM)
         try:
@@ -170,7 +170,7 @@ def _start_interpreter(
     process = subprocess.Popen(
         command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE, text=True,
         preexec_fn=partial(_limit, limits) if limits else None,
-        start_new_session=True,  # without the terminal of who runs the tests, whose SIGHUP means stop
+        start_new_session=True,  # without the terminal of the user who runs the tests: its SIGHUP stops the daemon
     )  # fmt: skip
     return process, [pipe for pipe in (process.stdout, process.stderr) if pipe]
 
@@ -196,10 +196,11 @@ def daemon(
     module: str = "forge_proxy",
     forked: bool = True,
 ) -> Generator[Process]:
-    """`forge-proxy serve` on a free port, listening, an embedded model loaded. Its `url` is the root, without `/v1`.
+    """Run `forge-proxy serve` on a free port, listening, with an embedded model loaded. Its `url` is the root, without
+    `/v1`.
 
     `cwd` is the checkout whose daemon it is, `limits` are hard and soft limits by `resource.RLIMIT_...`, and `module`
-    is the program that runs it. Not `forked` where its memory is measured: a fork shares what the program that forks
+    is the program that runs it. Set `forked` to false if memory is measured: a fork shares the modules that its parent
     has imported.
     """
     process = Process(module, "serve", "--port", "0", *options, env=env, cwd=cwd, limits=limits, forked=forked)
@@ -214,7 +215,7 @@ def daemon(
 
 @contextmanager
 def model_server(slots: int | None = None) -> Generator[Process]:
-    """The program `tests.fakes.model_server`, listening. It tells how many slots it has if there is a number."""
+    """Run the program `tests.fakes.model_server`, listening. It reports its number of slots if `slots` is set."""
     process = Process("tests.fakes.model_server", *([] if slots is None else [str(slots)]), forked=True)
     try:
         process.url = str(process.wait_for("listening")["url"])
@@ -225,7 +226,7 @@ def model_server(slots: int | None = None) -> Generator[Process]:
 
 @contextmanager
 def program(module: str, *words: str) -> Generator[Process]:
-    """A server program that prints a `listening` line with its URL."""
+    """Run a server program that prints a `listening` line with its URL."""
     process = Process(module, *words)
     try:
         process.url = str(process.wait_for("listening")["url"])
@@ -236,7 +237,7 @@ def program(module: str, *words: str) -> Generator[Process]:
 
 @contextmanager
 def messages_server() -> Generator[Process]:
-    """The program `tests.fakes.messages_server`, listening."""
+    """Run the program `tests.fakes.messages_server`, listening."""
     process = Process("tests.fakes.messages_server", forked=True)
     try:
         process.url = str(process.wait_for("listening")["url"])
@@ -247,7 +248,7 @@ def messages_server() -> Generator[Process]:
 
 @contextmanager
 def ollama_server(model: str) -> Generator[Process]:
-    """The program `tests.fakes.ollama_server`, listening."""
+    """Run the program `tests.fakes.ollama_server`, listening."""
     process = Process("tests.fakes.ollama_server", model, forked=True)
     try:
         process.url = str(process.wait_for("listening")["url"])
@@ -258,17 +259,17 @@ def ollama_server(model: str) -> Generator[Process]:
 
 @contextmanager
 def closed_port() -> Generator[int]:
-    """A port that refuses connections and that nobody else can take meanwhile."""
+    """Reserve a port that refuses connections and that no other program can use meanwhile."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
 
 
 def children(pid: int, *, pool: bool = True) -> list[int]:
-    """The child processes of a process, including those that have ended and not been waited for.
+    """Return the child processes of a process, including ended ones that have not been waited for.
 
-    Without `pool`, not those of the process pool: a daemon learns a chat template in one at its start. Compares the
-    parent of every process: a list made from the threads of one fails when a thread ends meanwhile.
+    Without `pool`, those of the process pool are omitted: a daemon learns a chat template in one at its start. Compares
+    the parent of every process: a list made from the threads of one process fails if a thread ends meanwhile.
     """
     parent = psutil.Process(pid)
     return [child.pid for child in parent.children() if pool or not _is_of_the_pool(child, parent)]
@@ -283,12 +284,12 @@ def _is_of_the_pool(process: psutil.Process, parent: psutil.Process) -> bool:
 
 
 def _is_executed(process: psutil.Process, parent: psutil.Process) -> bool:
-    """Whether it has a command line of its own: that of a forked one is its parent's, and then none for a moment."""
+    """Whether it has a command line of its own: a forked process has that of its parent, and for a moment none."""
     return process.status() == psutil.STATUS_ZOMBIE or process.cmdline() not in ([], parent.cmdline())
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or only waits for its parent to notice."""
+    """Whether a process has ended; its parent may not have waited for it yet."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -297,7 +298,7 @@ def has_ended(pid: int) -> bool:
 
 
 def until(happened: Callable[[], bool], what: str) -> None:
-    """Look again and again, with a bound, where nothing tells that it has happened."""
+    """Poll a condition, with a limit, for events that nothing reports."""
     end = time.monotonic() + _SECONDS
     while not happened():
         assert time.monotonic() < end, f"never: {what}"
@@ -305,15 +306,15 @@ def until(happened: Callable[[], bool], what: str) -> None:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, for a process that cannot report which one it took."""
+    """Return a port that was free a moment ago, for a process that cannot report which one it took."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return taken.getsockname()[1]
 
 
 def environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment without this user's settings and state, and with these variables.
+    """Return the environment without this user's settings and state, and with these variables.
 
-    Nothing is connected to by TLS, so no process reads the 150 certificates of the machine, which takes it 20 ms.
+    No test process connects by TLS, so none reads the 150 certificates of the machine, which takes 20 ms.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORGE_PROXY_", "SSL_CERT_"))}
     own = {

@@ -1,4 +1,4 @@
-"""Records of requests, for tests of what reads them."""
+"""Records of requests, for tests of their readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An `LLMClient` that answers with what a test tells it to, and keeps what it was asked."""
+"""An `LLMClient` that returns the responses of a script and keeps its requests."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from forge_proxy.workflows.sdk.client import ChunkType, LLMResponse, StreamChunk
 
 
 def calls(*names: str, **args: Json) -> list[ToolCall]:
-    """An answer that calls these tools, each with the same arguments."""
+    """A response that calls these tools, each with the same arguments."""
     return [ToolCall.of(name, args) for name in names]
 
 
 def text(content: str) -> TextResponse:
-    """An answer in words."""
+    """A plain-text response."""
     return TextResponse(content)
 
 
 @dataclass
 class SaidClient:
-    """Says one answer after the other, the last one again and again."""
+    """Returns one response after the other, and repeats the last one."""
 
     script: Sequence[LLMResponse | Exception]
     api_format: MessageFormat = "openai"

@@ -1,4 +1,4 @@
-"""What a scripted model says, as the bytes a server would send for it."""
+"""The response of a scripted model, as the bytes that a server would send for it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Said:
     status: int = 200
     body: dict[str, Any] = field(default_factory=dict[str, Any])
     ids: str = "call_"
-    """What the ids of the calls begin with; their places in the answer follow."""
+    """Prefix of the ids of the calls; the index in the response follows."""
     piece: int = 3
     """Characters of text in one delta."""
     events: list[dict[str, Any]] | None = None
-    """The stream's events in place of those that the fields above make; the first is the whole response."""
+    """The stream's events in place of those made from the fields above; the first is the whole response."""
     breaks_off: bool = False
-    """Whether the connection ends before the response is complete: no finish reason comes, and no end."""
+    """Whether the connection ends before the response is complete: without finish reason and without `[DONE]`."""
 
     @property
     def _finish(self) -> str:
@@ -38,7 +38,7 @@ class Said:
         return {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
     def as_whole(self) -> bytes:
-        """The answer to a request without `stream`."""
+        """Return the response to a request without `stream`."""
         if self.events is not None:
             return json.dumps(self.events[0]).encode()
         if self.breaks_off:
@@ -52,14 +52,14 @@ class Said:
         return json.dumps({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": self._usage}).encode()
 
     def as_stream(self) -> bytes:
-        """The answer to a request with `stream`, as llama-server cuts it."""
+        """Return the response to a request with `stream`, cut as llama-server cuts it."""
         chunks = self.as_chunks() if self.events is None else self.events
         if self.breaks_off:
             return b"".join(as_event(chunk) for chunk in chunks[:-2])  # without the finish reason and the usage
         return b"".join(as_event(chunk) for chunk in chunks) + DONE
 
     def as_chunks(self) -> list[dict[str, Any]]:
-        """The chunks of the stream, one for each event but the last."""
+        """Return the chunks of the stream, one for each event but the last."""
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
         deltas += [{"reasoning_content": part} for part in _parts(self.reasoning or "", self.piece)]
         deltas += [{"content": part} for part in _parts(self.text or "", self.piece)]
@@ -78,12 +78,12 @@ class Said:
 
 
 def respond(message: str) -> Said:
-    """A call of the tool that we add."""
+    """A call of the `respond` tool."""
     return Said(calls=(("respond", json.dumps({"message": message})),))
 
 
 def as_event(chunk: dict[str, Any]) -> bytes:
-    """The event that carries this chunk."""
+    """Return the event that carries this chunk."""
     return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
 

@@ -1,4 +1,4 @@
-"""A model server that says what a test tells it to, as literal bytes through our real adapter and application."""
+"""A scripted model server: literal bytes through the real adapter and application."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ def whole(body: RequestBody | None) -> bytes:
 
 @dataclass
 class ScriptedHttp:
-    """`HttpClient` that answers each chat completion with the next thing to say, cut into pieces of `cut` bytes."""
+    """`HttpClient` that answers each chat completion with the next response of a script, cut into pieces of `cut`
+    bytes.
+    """
 
     script: Sequence[Said | Exception]
     cut: int = 1_000_000
     asked: list[JsonDict] = field(default_factory=list)
-    """The bodies of the chat completions that were asked for."""
+    """The bodies of the chat completions that were requested."""
     window: int | None = None
-    """The context window that the model list names."""
+    """The context window in the model list."""
     model: Callable[[JsonDict], Said] | None = None
-    """Returns what to say to a request, in place of the script."""
+    """Returns the response to a request, in place of the script."""
 
     @asynccontextmanager
     async def open(
@@ -94,7 +96,7 @@ class ScriptedResponse:
 
 
 class StillClock:
-    """Time stands still."""
+    """A clock that stands still."""
 
     def now(self) -> float:
         return 0.0
@@ -102,7 +104,7 @@ class StillClock:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client made of an answer, streamed or whole. Calls as (name, arguments read)."""
+    """What a client received, streamed or whole. Calls as (name, parsed arguments)."""
 
     status: int
     text: str | None
@@ -117,7 +119,7 @@ class Answer:
     tokens: int | None = None
     """Tokens of all attempts."""
     marks: str | None = None
-    """What was done to the calls."""
+    """The interventions in the response."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
 
 
@@ -133,7 +135,7 @@ async def chat(
     window: int | None = None,
     templates: TemplateLearner | None = None,
 ) -> Answer:
-    """Send one request through the whole application to a scripted backend, and read the answer as a client would."""
+    """Send one request through the whole application to a scripted backend, and read the response as a client would."""
     model = script if callable(script) else None
     http = ScriptedHttp(() if callable(script) else script, cut, window=window, model=model)
     backend = OpenAICompatible("http://scripted", http)

@@ -1,4 +1,4 @@
-"""Work for a workshop: functions that its processes can import."""
+"""Work for a process pool: functions that its processes can import."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import NoReturn
 
 
 def spin() -> NoReturn:
-    """Never come to an end. Says so on stderr when it begins."""
+    """Run forever; report the start on stderr."""
     sys.stderr.write(json.dumps({"event": "spinning", "pid": os.getpid()}) + "\n")
     while True:
         pass
 
 
-def fail(told: str) -> NoReturn:
-    """Fail, with a message that tells."""
-    raise ValueError(told)
+def fail(message: str) -> NoReturn:
+    """Raise an error with this message."""
+    raise ValueError(message)
 
 
 def chatter() -> str:
-    """Print something where answers go."""
+    """Print something to the pipe of the results."""
     print("chatter" * 10_000, flush=True)  # noqa: T201  that is what it is for
     return "done"

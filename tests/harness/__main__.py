@@ -1,9 +1,9 @@
 """`make harness ARGS="--only aider"`: real clients from PyPI and npm do a task, directly and through the daemon.
 
-The model they talk to is scripted, and a fault is in its first answer at each point of the conversation. Prints a
-table for each group of faults, and the list of the cells that were worse through the daemon than without it. Fails if
-there is one, if a task was not done that has to be, or if something could not be run. What is known is kept at once:
-a run that was ended is taken up with `--missing` or `--resume`.
+Their model is scripted, with a fault in its first response at each point of the conversation. Prints a table for each
+group of faults, and the list of the cells that were worse through the daemon than without it. Fails if there is one, if
+a required task was not done, or if something could not be run. Results are stored at once: an interrupted run is
+continued with `--missing` or `--resume`.
 """
 # ruff: noqa: T201  a command line prints
 
@@ -60,13 +60,13 @@ def main() -> int:
 
 
 def chosen(names: Sequence[str], groups: Sequence[str]) -> list[Fault]:
-    """The faults with these names and of these groups, in the table's order; all of them if none is named."""
+    """Return the faults with these names and of these groups, in the table's order; all of them if none is named."""
     of_groups = {fault.name for group in groups for fault in GROUPS.get(group, NEW)}
     return [fault for fault in FAULTS.values() if not (names or groups) or fault.name in {*names, *of_groups}]
 
 
 def install(clients: Sequence[Client]) -> dict[str, str]:
-    """Install them; why those are absent that cannot be."""
+    """Install the clients. Return the reasons for those that cannot be installed."""
     absent: dict[str, str] = {}
     for client in clients:
         try:

@@ -1,4 +1,4 @@
-"""The model of a scripted server: what is the right answer at each point of a conversation, and where the fault is."""
+"""The model of a scripted server: the right response at each point of a conversation, and the place of the fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODEL = "scripted"
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request's body, what the model said to it, and the response that was written."""
+    """The body of a request, the model's response to it, and the bytes that were written."""
 
     asked: JsonDict
     said: Said
@@ -24,7 +24,7 @@ class Exchange:
 
 
 class ScriptedModel:
-    """Does a client's `task`, with `fault` in it; `made` says how often there was an occasion for the fault."""
+    """Does the `task` of a client, with `fault` in it; `made` counts the occasions for the fault."""
 
     def __init__(self, task: Task, fault: Fault) -> None:
         self.exchanges: list[Exchange] = []
@@ -36,7 +36,7 @@ class ScriptedModel:
         self._one_at_a_time = threading.Lock()
 
     def answer(self, body: JsonDict) -> Exchange:
-        """The next answer."""
+        """Return the next response."""
         with self._one_at_a_time:
             said, response = self._next(body, ids=f"call_{len(self.exchanges)}_")
             self.exchanges.append(Exchange(body, said, response))
@@ -60,7 +60,7 @@ class ScriptedModel:
         return said, send(said, stream)
 
     def _with_respond(self, move: Move, body: JsonDict) -> Move:
-        """The last answer as a call, if the daemon offers its tool for that."""
+        """Return the last response as a call of the `respond` tool if the daemon offers it."""
         offered = {tool["function"]["name"] for tool in body.get("tools") or []}
         if isinstance(move, str) and "respond" in offered and not self._fault.is_plain:
             return Call("respond", {"message": move})

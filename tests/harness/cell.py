@@ -1,4 +1,4 @@
-"""One cell of the table: a client does its task once, with a model or server at fault, directly or through us."""
+"""One cell of the table: a client does its task once, with a faulty model or server, directly or through the daemon."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from tests.harness.running import Ran, run
 from tests.harness.tasks import JsonDict
 
 SECONDS = 120.0
-"""How long a client may take: many times what it needs, its own retries included."""
+"""Time limit of a client: many times what it needs, including its retries."""
 LONGER = 30.0
-"""Seconds more through the daemon that are worse than an end that comes at once."""
+"""A client that takes so many more seconds through the daemon is worse than one that fails at once."""
 NOT_SERVED = "not served"
-"""The word for a way in which the client cannot work at all, since the scripted server does not speak its API."""
+"""The result of a client that cannot work without the daemon, because the scripted server does not speak its API."""
 _BEST_FIRST = ("done", "error", "silent", "hangs", NOT_SERVED)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a client ended. `lacks` says what of its task was not done, `made` how often the fault was made."""
+    """How a client ended. `lacks` is the part of its task that was not done, `made` how often the fault was made."""
 
     lacks: str | None
     made: int
     ran: Ran
     exchanges: list[JsonDict]
-    """What the model server was asked and what it said."""
+    """The requests to the model server and its responses."""
     seconds: float = 0.0
     is_served: bool = True
 
     @property
     def word(self) -> str:
-        """`done`, or the way in which it was not: `silent` is an end without an error."""
+        """`done`, or how the task failed: `silent` is an end without an error."""
         if not self.is_served:
             return NOT_SERVED
         if self.lacks is None:
@@ -52,7 +52,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Both:
-    """A cell: the same without us and through us."""
+    """A cell: the same task without and through the daemon."""
 
     client: Client
     fault: Fault
@@ -61,7 +61,7 @@ class Both:
 
     @property
     def worse(self) -> str | None:
-        """What is worse through us; None if nothing is."""
+        """What is worse through the daemon; None if nothing is."""
         if _BEST_FIRST.index(self.guarded.word) > _BEST_FIRST.index(self.direct.word):
             return f"{self.direct.word} → {self.guarded.word}"
         longer = self.guarded.seconds - self.direct.seconds
@@ -69,10 +69,10 @@ class Both:
 
     @property
     def passed(self) -> bool:
-        """Whether it went no worse through us, and the task was done if the fault is one that has to be made good.
+        """Whether the client did as well through the daemon, and did the task if the daemon has to correct the fault.
 
-        A client that offers no tools passes through us unchanged, with the same end. A client that does not retry
-        reports the failure of a server.
+        A client that offers no tools passes through unchanged, with the same end. A client that does not retry reports
+        the failure of a server.
         """
         is_reported = self.fault.is_failure and not self.client.retries_errors and self.guarded.word == "error"
         is_done = self.guarded.lacks is None or is_reported
@@ -80,7 +80,7 @@ class Both:
         return self.worse is None and (is_done or is_same or not self.fault.must_be_done)
 
     def result(self) -> Result:
-        """What is kept of it."""
+        """Return the fields that are stored."""
         made = self.direct.made or self.guarded.made or self.fault.has_occasion
         return Result(
             client=self.client.name,
@@ -99,10 +99,11 @@ class Both:
 
 
 def do_both(client: Client, fault: Fault, lane: Lane, direct: Ended | None = None) -> Both:
-    """Let an installed client do its task twice, or only through us if the end without us is known.
+    """Let an installed client do its task twice, or only through the daemon if the end without it is known.
 
-    What failed with a daemon that was used before, or only took longer, is done again with another daemon: that counts.
-    So is a fault that gave no occasion: a daemon that has learned that a model's text is an answer retries no text.
+    A task that failed with a daemon that was used before, or only took longer, is repeated with a new daemon, and that
+    result counts. The same holds for a fault without an occasion: a daemon that has learned that a model's text is an
+    answer retries no text.
     """
     was_used = lane.has_daemon
     direct = direct or do_task(client, fault, lane, through_daemon=False)
@@ -120,7 +121,7 @@ def do_both(client: Client, fault: Fault, lane: Lane, direct: Ended | None = Non
 
 
 def ended_before(result: Result, version: str) -> Ended | None:
-    """The end without us as it was kept; None if it is another version's or was kept without what is needed."""
+    """Return the stored end without the daemon; None if it is of another version or lacks a field."""
     if result.version != version or not result.seconds[0]:
         return None
     lacks = None if result.direct == "done" else "as before"

@@ -1,4 +1,4 @@
-"""A client as a row of the table: where it comes from, how it is started, and which task it does."""
+"""A client as a row of the table: its source, its command, and its task."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.harness.tasks import ReadThenWrite, Task
 WINDOW = 131_072
 PROGRAMS = Path(__file__).with_name("programs")
 _STAY_HERE = {"OPENAI_AGENTS_DISABLE_TRACING": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-"""Otherwise they talk to servers of their makers as well, and wait for them."""
+"""Variables without which clients also connect to servers of their makers, and wait for them."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a client runs once: its home, the folder it works in, the task's words, and the base URL with `/v1`."""
+    """The environment of one run of a client: its home, its working folder, its prompt, and the base URL with `/v1`."""
 
     home: Path
     work: Path
@@ -32,16 +32,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Client:
-    """A row. `start` puts the settings in place and says what to run."""
+    """A row. `start` writes the settings and returns the command."""
 
     name: str
     package: Venv | Npm
     start: Callable[[Place], Command]
     task: type[Task] = ReadThenWrite
     offers_tools: bool = True
-    """Whether it sends tools at all: requests without tools pass through us unchanged."""
+    """Whether it sends tools at all: requests without tools pass through the daemon unchanged."""
     retries_errors: bool = True
-    """Whether it asks again by itself when the server fails. Otherwise its error is the right end."""
+    """Whether it retries by itself if the server fails. Otherwise its error is the right end."""
     is_served_directly: bool = True
     """Whether the scripted server speaks the client's API: it serves chat completions only."""
 
@@ -61,8 +61,8 @@ def program(
     is_served_directly: bool = True,
     retries_errors: bool = True,
 ) -> tuple[Client, ...]:
-    """Rows for a program of ours that uses an SDK from PyPI, one for each of its modes; `name` is that of the package
-    unless it is given.
+    """Return the rows of a program in `programs` that uses an SDK from PyPI, one for each mode; `name` is that of the
+    package by default.
     """
     name = name or package.name
 

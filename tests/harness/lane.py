@@ -1,7 +1,7 @@
-"""A lane: a scripted server and a daemon before it, which do one cell after another.
+"""A lane: a scripted server and a daemon in front of it, which do one cell after another.
 
-A daemon costs more than most cells do. What one cell leaves in it must not be seen in the next one, so a fault that the
-daemon may remember is the last of its daemon.
+A daemon takes longer to start than most cells to run. One cell must not affect the next one, so a fault that the daemon
+may remember is the last one of its daemon.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.harness.server import ScriptedServer
 
 
 class Lane:
-    """Where cells run, one at a time; the daemon is started when it is first needed."""
+    """Runs cells one at a time; the daemon is started when it is first needed."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -43,6 +43,6 @@ class Lane:
         return self._daemon_url
 
     def end_daemon(self) -> None:
-        """The next cell gets another one."""
+        """Start a new daemon for the next cell."""
         self._daemon_url = None
         self._daemon.close()

@@ -1,6 +1,6 @@
-"""The mistakes a scripted model makes in its first answer at each point of a conversation: the columns of the table.
+"""The mistakes of a scripted model in its first response at each point of a conversation: the columns of the table.
 
-A mistake that has several shapes takes another one at each point, so that a task meets more than one of them.
+A mistake with several shapes takes another one at each point, so that a task meets more than one of them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tests.harness.tasks import Call
 
 RIGHT = "none"
 PLAIN = "plain answer"
-"""The last answer is text, whatever tool is offered for it and however often it is asked for."""
+"""The last response is text, whatever tool is offered for it and however often it is retried."""
 REPEATED_ID = "repeated id"
-"""Each answer counts its calls anew, as some servers do; otherwise every id is a new one."""
+"""Each response counts its calls from the start, as some servers do; otherwise every id is new."""
 
 
 def _text(call: Call, _: int) -> Said:
@@ -41,7 +41,7 @@ def _unknown_name(call: Call, _: int) -> Said:
 
 
 def _broken_json(call: Call, index: int) -> Said:
-    # Neither can be mended without guessing.
+    # Neither can be repaired without guessing.
     if index % 2:
         return Said(text=f'<tool_call>{{"name": "{call.tool}", "arguments": {{</tool_call>')
     return Said(calls=((call.tool, f'{{"{next(iter(call.args))}": }}'),))

@@ -1,4 +1,4 @@
-"""Where the clients come from: PyPI and npm, each into a folder of its own under .harness/."""
+"""The clients' packages from PyPI and npm, each installed into its own folder under .harness/."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _one_at_a_time: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class NotInstalled(Exception):
-    """A client's packages could not be installed; says why."""
+    """A client's packages could not be installed; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Venv:
         return ROOT / self.name
 
     def install(self) -> None:
-        """Install them unless they are there. Raises `NotInstalled`."""
+        """Install them unless they are installed. Raises `NotInstalled`."""
         pip = (self.python, "-m", "pip", "install", "--quiet", *self.packages)
         _once(self._folder, self.packages, os.environ["PATH"], (sys.executable, "-m", "venv", self._folder), pip)
 
@@ -53,14 +53,14 @@ class Venv:
 
 @dataclass(frozen=True)
 class Npm:
-    """A package from npm, run with a Node.js from npm: some clients want a newer one than systems have."""
+    """A package from npm, run with a Node.js from npm: some clients need a newer one than systems have."""
 
     name: str
     package: str
 
     @property
     def command(self) -> Path:
-        """The program of the package that is called as the client is."""
+        """The program of the package with the client's name."""
         return self.folder / "node_modules" / ".bin" / self.name
 
     @property
@@ -72,11 +72,11 @@ class Npm:
         return ROOT / self.name
 
     def install(self) -> None:
-        """Install it unless it is there. Raises `NotInstalled`."""
+        """Install it unless it is installed. Raises `NotInstalled`."""
         if self is not NODE:
             NODE.install()
         words = ("npm", "install", "--prefix", self.folder, "--no-audit", "--no-fund", self.package)
-        # npm takes the newest version that the Node.js it runs with can run.
+        # npm selects the newest version that its own Node.js can run
         _once(self.folder, (self.package,), self.path, words)
 
     def version(self) -> str:
@@ -90,7 +90,7 @@ NODE = Npm("node", "node@22")
 
 
 def _once(folder: Path, packages: tuple[str, ...], path: str, *commands: tuple[str | Path, ...]) -> None:
-    """Run the commands with this PATH unless they have all succeeded before for the same packages."""
+    """Run the commands with this PATH unless all have succeeded before for the same packages."""
     with _one_at_a_time[folder.name]:
         mark = folder / "installed"
         if mark.exists() and mark.read_text() == repr(packages):

@@ -15,7 +15,7 @@ JSON, EVENTS = "application/json", "text/event-stream"
 
 @dataclass(frozen=True)
 class Response:
-    """What is written: the head, then the body in these pieces, each in a write of its own."""
+    """The bytes of a response: the head, then the body in these pieces, each in a write of its own."""
 
     status: int | None = 200
     """None if the connection is closed without a response."""
@@ -26,11 +26,13 @@ class Response:
     pause: float = 0.0
     """Seconds of silence between the head and the body."""
     is_complete: bool = True
-    """Whether the body comes to its end; otherwise the connection is closed after the last piece."""
+    """Whether the body is complete; otherwise the connection is closed after the last piece."""
 
 
 Send: TypeAlias = Callable[[Said, bool], Response | None]
-"""From what the model says, and whether a stream is asked for, to the response; None if the fault cannot be in it."""
+"""From the model's response, and whether a stream is requested, to the bytes; None if this response cannot have the
+fault.
+"""
 
 
 def send(said: Said, stream: bool) -> Response:
@@ -43,7 +45,7 @@ def send(said: Said, stream: bool) -> Response:
 
 
 def send_status(status: int, body: JsonDict | str = "", **headers: str) -> Send:
-    """An error response, or another without a completion; header names with `_` for `-`."""
+    """Return an error response, or another one without a completion; header names with `_` for `-`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     kind, data = ("text/html", body) if isinstance(body, str) else (JSON, json.dumps(body))
     response = Response(status, kind if data else None, named, (data.encode(),) if data else ())
@@ -51,12 +53,12 @@ def send_status(status: int, body: JsonDict | str = "", **headers: str) -> Send:
 
 
 def with_head(**changes: Any) -> Send:
-    """The right body under another head."""
+    """Return the right body with another head."""
     return lambda said, stream: replace(send(said, stream), **changes)
 
 
 def in_chunks(change: Callable[[list[JsonDict]], list[JsonDict]]) -> Send:
-    """The stream's chunks changed; there is no such fault in a whole response."""
+    """Change the chunks of the stream; a whole response has no such fault."""
 
     def send_changed(said: Said, stream: bool) -> Response | None:
         chunks = said.as_chunks()
@@ -67,7 +69,7 @@ def in_chunks(change: Callable[[list[JsonDict]], list[JsonDict]]) -> Send:
 
 
 def in_pieces(change: Callable[[tuple[bytes, ...]], tuple[bytes, ...]]) -> Send:
-    """The stream's bytes changed; there is no such fault in a whole response."""
+    """Change the bytes of the stream; a whole response has no such fault."""
 
     def send_changed(said: Said, stream: bool) -> Response | None:
         response = send(said, stream)
@@ -77,10 +79,7 @@ def in_pieces(change: Callable[[tuple[bytes, ...]], tuple[bytes, ...]]) -> Send:
 
 
 def in_calls(change: Callable[[JsonDict], JsonDict]) -> Send:
-    """Each native call changed, in streams and whole responses.
-
-    A streamed call has its arguments in one piece.
-    """
+    """Change each native call, in streams and whole responses. A streamed call has its arguments in one piece."""
 
     def send_changed(said: Said, stream: bool) -> Response | None:
         if not said.calls:
@@ -122,7 +121,7 @@ def breaks_off(*, at: Callable[[JsonDict], bool], then: bytes = b"") -> Send:
 
 
 def deltas_of(chunks: Sequence[JsonDict]) -> list[JsonDict]:
-    """The delta of each chunk; an empty one for a chunk without choices."""
+    """Yield the delta of each chunk; an empty one for a chunk without choices."""
     return [chunk["choices"][0]["delta"] if chunk["choices"] else {} for chunk in chunks]
 
 

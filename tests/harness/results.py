@@ -1,4 +1,4 @@
-"""What the cells came to, kept under .harness/ from run to run: all take hours, one client some minutes."""
+"""The results of the cells, stored under .harness/: all of them take hours, those of one client minutes."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from tests.harness.packages import ROOT
 
 @dataclass(frozen=True)
 class Result:
-    """A cell of the table: the words for both ways, without us and through us."""
+    """A cell of the table: the results without and through the daemon."""
 
     client: str
     mistake: str
     direct: str
     guarded: str
     occasion: bool
-    """Whether there was an occasion to make the mistake."""
+    """Whether there was an occasion for the mistake."""
     passed: bool
     lacks: str | None
-    """What of the task was not done through us."""
+    """The part of the task that was not done through the daemon."""
     version: str
     """The client's package and version."""
     date: str
     commit: str = ""
-    """The code that was run."""
+    """The commit of the code that was run."""
     worse: str | None = None
-    """What was worse through us than without us."""
+    """What was worse through the daemon than without it."""
     seconds: tuple[float, float] = (0.0, 0.0)
-    """How long both ways took."""
+    """Seconds for both ways together."""
 
     def __str__(self) -> str:
         return f"{self.direct} → {self.guarded}" if self.occasion or not self.passed else "–"
 
 
 Results: TypeAlias = Mapping[tuple[str, str], Result]
-"""By the names of client and mistake."""
+"""Results by the names of client and mistake."""
 _FILE = ROOT / "results.json"
 
 
@@ -52,7 +52,7 @@ def today() -> str:
 
 @cache
 def commit() -> str:
-    """The commit of the code that is run, with `+` if files differ from it; empty if there is none."""
+    """Return the commit of the code that runs, with `+` if files differ from it; empty if there is none."""
     git = ("git", "-C", str(ROOT.parent))
     at = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     changed = subprocess.run(
@@ -62,20 +62,20 @@ def commit() -> str:
 
 
 def kept() -> Results:
-    """The latest result of each cell that was ever run."""
+    """Return the latest result of each cell that was ever run."""
     if not _FILE.exists():
         return {}
     return _by_cell(_read(fields) for fields in json.loads(_FILE.read_text()))
 
 
 def keep(results: Iterable[Result]) -> Results:
-    """Keep these in place of earlier ones; all that are kept now."""
+    """Store these in place of earlier ones. Return all stored results."""
     with _FILE.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several may run at a time
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several programs may run at a time
         now = {**kept(), **_by_cell(results)}
         written = _FILE.with_suffix(".new")
         written.write_text(json.dumps([asdict(result) for result in now.values()], indent=1))
-        written.replace(_FILE)  # whole or not at all, also if this is ended meanwhile
+        written.replace(_FILE)  # atomically: this program may be killed meanwhile
     return now
 
 

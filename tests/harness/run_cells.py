@@ -1,4 +1,4 @@
-"""Runs cells, some at a time, reports each as soon as it is known, and keeps it."""
+"""Runs cells, several at a time, and reports and stores each result as soon as it is known."""
 # ruff: noqa: T201  a command line prints
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Cell: TypeAlias = tuple[Client, Fault, Ended | None]
 
 
 def run_cells(cells: Sequence[Cell], jobs: int, folder: Path | None) -> Results:
-    """Run them on as many lanes as `jobs`. What cannot be run is no result."""
+    """Run them on `jobs` lanes. A cell that cannot be run has no result."""
     with ExitStack() as stack:
         running = _Running(len(cells), folder)
         lanes: queue.SimpleQueue[Lane] = queue.SimpleQueue()
@@ -46,14 +46,14 @@ def run_cells(cells: Sequence[Cell], jobs: int, folder: Path | None) -> Results:
         try:
             for future in futures:
                 future.result()
-        except BaseException:  # those that run are let finish, so that nothing of theirs is left
+        except BaseException:  # running ones may finish, so that nothing of theirs is left
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         return running.results
 
 
 class _Running:
-    """What is known so far, with an estimate of the time that the rest takes."""
+    """Print the results so far, with an estimate of the remaining time."""
 
     def __init__(self, cells: int, folder: Path | None) -> None:
         self.results: dict[tuple[str, str], Result] = {}
@@ -64,7 +64,7 @@ class _Running:
         self._one_at_a_time = Lock()
 
     def add(self, both: Both) -> None:
-        """Report and keep a result."""
+        """Report and store a result."""
         with self._one_at_a_time:
             result = both.result()
             self.results[result.client, result.mistake] = result
@@ -89,7 +89,7 @@ class _Running:
 
 
 def keep_exchanges(folder: Path, both: Both) -> None:
-    """What is needed to see why a cell failed."""
+    """Store what is needed to see why a cell failed."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{both.client.name}-{both.fault.name}".replace(", ", "-").replace(" ", "-").replace("/", "-")
     for way, ended in (("direct", both.direct), ("guarded", both.guarded)):

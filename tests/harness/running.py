@@ -1,4 +1,4 @@
-"""Runs a client's command once, in a folder of its own, with nothing of ours in its environment and within a time."""
+"""Runs a client's command once, in a folder of its own, with a clean environment and a time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUIET = {"DO_NOT_TRACK": "1", "DISABLE_TELEMETRY": "1", "OTEL_SDK_DISABLED": "tr
 
 @dataclass(frozen=True)
 class Command:
-    """What is started, with what is added to its environment."""
+    """A command, with the variables that are added to its environment."""
 
     words: tuple[str | Path, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -23,17 +23,17 @@ class Command:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command printed and how it ended; `code` is None where it was ended by us."""
+    """What a command printed and how it ended; `code` is None if it was killed."""
 
     code: int | None
     printed: str
 
 
 def run(command: Command, home: Path, work: Path, seconds: float) -> Ran:
-    """Let it run to its end, `seconds` at most; nothing that it started in its process group is left."""
+    """Run it to its end, for `seconds` at most; no process of its process group remains."""
     env = {"PATH": os.environ["PATH"], "HOME": str(home), **QUIET, **command.env}
     printed = home / "printed"
-    with printed.open("wb") as out:  # a pipe would be kept open by what it leaves behind
+    with printed.open("wb") as out:  # a process that it leaves would keep a pipe open
         process = subprocess.Popen(
             command.words, cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
         )

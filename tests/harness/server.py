@@ -1,4 +1,4 @@
-"""The scripted server: one model after another behind one port, each response written as literal bytes."""
+"""The scripted server: one model after another on one port, each response written as literal bytes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.harness.backend import MODEL, ScriptedModel
 from tests.harness.response import EVENTS, JsonDict, Response
 
 _SECONDS = 5.0
-"""How long what an ended client has asked for may take to end."""
+"""Seconds for the requests of an ended client to end."""
 
 
 class ScriptedServer(ThreadingHTTPServer):
-    """Serves `model` at `url`, which is without `/v1`."""
+    """Serves `model` at `url`, which has no `/v1`."""
 
     daemon_threads = True
 
@@ -39,7 +39,7 @@ class ScriptedServer(ThreadingHTTPServer):
 
     @contextmanager
     def serving(self, model: ScriptedModel) -> Generator[ScriptedModel]:
-        """Serve this model, and then wait until nothing that it was asked for is under way."""
+        """Serve this model, and then wait until none of its requests is in progress."""
         self.model = model
         try:
             yield model
@@ -60,7 +60,7 @@ class ScriptedServer(ThreadingHTTPServer):
                 self._changed.notify_all()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # a client that was ended leaves its connections
+        if not isinstance(sys.exception(), ConnectionError):  # a client that was killed leaves its connections
             super().handle_error(request, client_address)  # pyright: ignore[reportArgumentType]
 
 

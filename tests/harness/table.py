@@ -1,4 +1,4 @@
-"""The table as Markdown, and the document that holds it."""
+"""The results as Markdown tables, and the document that contains them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Versions: {versions}.
 
 
 def render_groups(clients: Sequence[str], faults: Iterable[Fault], results: Results, absent: Mapping[str, str]) -> str:
-    """A table for each group that has some of these faults."""
+    """Return a table for each group that has some of these faults."""
     names = [fault.name for fault in faults]
     tables = {group: [fault.name for fault in of_group if fault.name in names] for group, of_group in GROUPS.items()}
     return "\n\n".join(
@@ -53,7 +53,7 @@ def render_groups(clients: Sequence[str], faults: Iterable[Fault], results: Resu
 
 
 def list_worse(results: Iterable[Result]) -> str:
-    """The cells that were worse through the daemon."""
+    """Return the cells that were worse through the daemon."""
     worse = [result for result in results if result.worse]
     lines = [f"- {cell.client}, {cell.mistake}: {cell.worse}; {cell.lacks or 'done'}." for cell in worse]
     return "\n".join(
@@ -62,7 +62,9 @@ def list_worse(results: Iterable[Result]) -> str:
 
 
 def render(clients: Sequence[str], mistakes: Sequence[str], results: Results, absent: Mapping[str, str]) -> str:
-    """The table. `absent` has the reasons of those that could not be installed; what was not run is left empty."""
+    """Return the table. `absent` has the reasons of clients that could not be installed; cells that were not run are
+    empty.
+    """
     lines = [_row(["client", *mistakes]), _row(["---"] * (1 + len(mistakes)))]
     for client in clients:
         if not any(FAULTS[mistake].concerns(client) for mistake in mistakes):
@@ -76,7 +78,7 @@ def render(clients: Sequence[str], mistakes: Sequence[str], results: Results, ab
 
 
 def document(clients: Sequence[str], results: Results, absent: Mapping[str, str], node: str) -> str:
-    """What is written to a file: what was run when, the tables, what they add up to, and what did not go well."""
+    """Return the document: what was run and when, the tables, their totals, and the failures."""
     cells = [results[client, fault] for client in clients for fault in FAULTS if (client, fault) in results]
     dates = sorted({cell.date for cell in cells})
     head = _HEAD.format(
@@ -100,7 +102,7 @@ def document(clients: Sequence[str], results: Results, absent: Mapping[str, str]
 
 
 def _sums(cells: Sequence[Result]) -> str:
-    """How many tasks were done; those that were not tried without the proxy are counted apart."""
+    """Return how many tasks were done; those that were not tried without the proxy are counted apart."""
     both = [cell for cell in cells if cell.direct != NOT_SERVED]
     direct, guarded = sum(cell.direct == "done" for cell in both), sum(cell.guarded == "done" for cell in both)
     only = [cell for cell in cells if cell.direct == NOT_SERVED]
@@ -111,7 +113,7 @@ def _sums(cells: Sequence[Result]) -> str:
 
 
 def _sections(clients: Sequence[str], results: Results, absent: Mapping[str, str]) -> list[str]:
-    """For each group what its faults are, and its table."""
+    """Return the description and the table of each group of faults."""
     lines: list[str] = []
     for group, faults in GROUPS.items():
         lines += [f"## {group.capitalize()}", "", *(f"- `{fault.name}`: {fault.sentence}." for fault in faults)]

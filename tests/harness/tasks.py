@@ -1,5 +1,5 @@
-"""What a client is given to do: what stands in its folder, the right move of its model at each point, and whether
-the task was done, seen by its effects.
+"""The tasks of the clients: the files in the folder, the right response of the model at each point, and a check of the
+effects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Call:
 
 
 Move: TypeAlias = Call | str
-"""What a model does: call a tool, or say something."""
+"""What a model does: call a tool, or return text."""
 
 
 class Task(ABC):
@@ -35,11 +35,13 @@ class Task(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Put into the folder what has to be there."""
+        """Write the files of the task into the folder."""
 
     @abstractmethod
     def next_move(self, body: JsonDict) -> Move | None:
-        """The right answer to this request; None for one that is beside the task, such as for a title."""
+        """Return the right response to this request; None for one that is not part of the task, such as a request for a
+        title.
+        """
 
     def results(self, body: JsonDict) -> list[JsonDict]:
         """The results of calls in this request."""
@@ -47,11 +49,11 @@ class Task(ABC):
 
     @abstractmethod
     def lacks(self, printed: str) -> str | None:
-        """What of the task was not done when the client had ended; None when all of it was."""
+        """Return the part of the task that was not done when the client had ended; None if all of it was."""
 
 
 class ReadThenWrite(Task):
-    """Two tool calls and an answer: read hello.py, write what it prints into greeting.txt."""
+    """Two tool calls and an answer: read hello.py, write its output into greeting.txt."""
 
     prompt = "Read hello.py here, write what it prints into greeting.txt here, and tell me when it is done."
     greeting = "hello from the file"
@@ -80,7 +82,7 @@ class ReadThenWrite(Task):
         return self._last_move()
 
     def _calls(self, tools: dict[str, JsonDict]) -> tuple[Call, Call] | None:
-        """The calls that read and write with these tools; None if there are no such tools."""
+        """Return the calls that read and write with these tools; None if there are no such tools."""
         reader, writer = (next((name for name in tools if _means(name, verb)), None) for verb in _VERBS)
         if reader is None or writer is None:
             return None
@@ -106,7 +108,7 @@ class ReadThenWrite(Task):
 
 
 class ReadThenWriteByShell(ReadThenWrite):
-    """The same with the only tool `bash`, which also ends the task: a client that takes no answer in plain text."""
+    """The same with the only tool `bash`, which also ends the task: the client accepts no plain-text response."""
 
     def _calls(self, tools: dict[str, JsonDict]) -> tuple[Call, Call] | None:
         if "bash" not in tools:
@@ -136,7 +138,7 @@ class ReadThenPatch(ReadThenWrite):
 
 
 class ReadThenWriteByEditor(ReadThenWrite):
-    """The same with a tool that reads several files and one that edits a file or makes it."""
+    """The same with a tool that reads several files and one that edits or creates a file."""
 
     def _calls(self, tools: dict[str, JsonDict]) -> tuple[Call, Call] | None:
         if not {"read_files", "editor"} <= tools.keys():
@@ -146,7 +148,7 @@ class ReadThenWriteByEditor(ReadThenWrite):
 
 
 class ReadThenWriteThenFinalAnswer(ReadThenWrite):
-    """The same by a client that ends with its tool `final_answer`, and reports results as messages of the user."""
+    """The same for a client that ends with its tool `final_answer`, and reports results as user messages."""
 
     def results(self, body: JsonDict) -> list[JsonDict]:
         return [message for message in body["messages"][2:] if message["role"] == "user"]
@@ -156,7 +158,7 @@ class ReadThenWriteThenFinalAnswer(ReadThenWrite):
 
 
 class ExtractTwo(Task):
-    """Two extractions: a client that wants the parameters of one named tool and runs nothing."""
+    """Two extractions: the client requires the parameters of one named tool and runs nothing."""
 
     prompt = "Ada is thirty-six years old.\nBob has turned forty-one."
     people: ClassVar = {"Ada": 36, "Bob": 41}
@@ -175,7 +177,7 @@ class ExtractTwo(Task):
 
 
 class EditFile(Task):
-    """One edit, asked for in words and given in words: a client that sends no tools."""
+    """One edit, requested and returned as text: the client sends no tools."""
 
     prompt = "Let hello.py print a farewell."
     code = 'print("farewell")\n'
@@ -198,5 +200,5 @@ def _means(name: str, verb: str) -> bool:
 
 
 def _path_of(function: JsonDict) -> str:
-    """The tool's parameter for the file's path, whatever a client calls it."""
+    """Return the tool's parameter for the path of the file, whatever its name."""
     return next(name for name in function["parameters"]["properties"] if "path" in name.lower())

@@ -1,4 +1,4 @@
-"""What the harness says of a client is so: one that only says that it has done its task has not done it."""
+"""The harness checks a client by its effects: one that only claims to have done its task has not done it."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def ended(word: str) -> Ended:
 
 
 class FakeDaemons:
-    """In place of daemons, which take seconds to start: the scripted server itself."""
+    """A scripted server in place of daemons, which take seconds to start."""
 
     started = 0
 

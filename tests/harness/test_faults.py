@@ -1,4 +1,4 @@
-"""Each fault is what its sentence says, on the connection."""
+"""Each fault is on the connection what its description says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.harness.test_cells import TOOLS
 
 
 class Conversation:
-    """A client that runs each call that it gets, whatever is wrong in it."""
+    """A client that runs each call that it gets, valid or not."""
 
     def __init__(self, work: Path, fault: str, *, stream: bool) -> None:
         self.task = ReadThenWrite(work)
@@ -133,7 +133,7 @@ def _names(calls: tuple[tuple[str, str], ...]) -> list[tuple[str, JsonDict]]:
 
 
 class Got:
-    """What came over a connection of its own; `status` is None if it was nothing."""
+    """The response on a connection of its own; `status` is None if there was none."""
 
     def __init__(self, url: str, body: JsonDict) -> None:
         self.status: int | None = None

@@ -1,8 +1,8 @@
-"""Ten turns of real Claude Code on a real llama.cpp: from the second turn on, the server computes only what is new.
+"""Ten turns of real Claude Code on a real llama.cpp: from the second turn on, the server processes only new tokens.
 
-Claude Code puts a block that differs between conversations in front of its prompt unless a variable turns it off; here
-it does. The model is the test model with a window that holds the prompt of 22,000 tokens: what it says has no meaning,
-and what is cached does not depend on it.
+Claude Code puts a block that differs between conversations before its prompt unless a variable turns it off; here it
+does. The model is the test model with a window that holds the prompt of 22,000 tokens: its output has no meaning, but
+what is cached does not depend on it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UINT32 = 4
 
 
 def with_window(model: Path, window: int, folder: Path) -> Path:
-    """A copy of the model file with this window as that of its training: llama.cpp allows no larger one."""
+    """Return a copy of the model file with this window as its training window: llama.cpp allows no larger one."""
     content = bytearray(model.read_bytes())
     name = b".context_length"
     at = content.index(name) + len(name)
@@ -42,14 +42,14 @@ def with_window(model: Path, window: int, folder: Path) -> Path:
 
 
 def configure(url: str, home: Path) -> None:
-    """As `connect` does, but with the block that changes, and with short responses."""
+    """Configure it as `connect` does, but with the block that changes, and with short responses."""
     (file,) = CLIENTS["claude"](DaemonAddress(url, "none", "long", _WINDOW)).files
     file.values["env"] |= {"CLAUDE_CODE_ATTRIBUTION_HEADER": "1", "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "24"}
     write(file, home)
 
 
 def ask(question: str, home: Path, *, is_first: bool) -> dict[str, Any]:
-    """One turn of the conversation; the usage of all its requests."""
+    """Run one turn of the conversation. Return the usage of all its requests."""
     words = (PACKAGE.command, "-p", *(() if is_first else ("--continue",)), "--output-format", "json", "--", question)
     env = {"PATH": PACKAGE.path, "HOME": str(home), "CI": "1", **OFF}
     done = subprocess.run(

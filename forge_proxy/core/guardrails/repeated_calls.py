@@ -1,7 +1,7 @@
 """Finds a call that was already answered since the user's last message, and whether calling it again makes sense.
 
-It does if something may have changed since: the result may pass, states that work goes on, or differed for equal calls
-before; or a call in between may have changed what the call reads.
+Repeating it makes sense if something may have changed since: the result was a temporary error, reports work in progress,
+or differed between equal calls before; or a call in between may have changed what the call reads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_DIFFERENCE = 64
 _SHORT, _CACHE_SIZE = 512, 4096
 """Characters of arguments whose normalized text is cached, and the number of them."""
 _PATIENCE = 3
-"""Times that a call may be repeated whose result may pass."""
+"""How often a call may be repeated whose result was a temporary error."""
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _CREATES = """add append book buy cancel charge create delete insert order pay post publish refund remove reserve
 schedule send submit transfer"""

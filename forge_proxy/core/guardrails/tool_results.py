@@ -1,4 +1,4 @@
-"""Reads what kind of result a tool returned: an error, one that may pass, or the state of work that goes on.
+"""Classifies the result of a tool: an error, a temporary error, or the state of work in progress.
 
 Results are free text, so this is a heuristic. Only the beginning of a result is read: a page or a file that mentions an
 error is no error.
@@ -70,9 +70,9 @@ class ResultKind(Enum):
     OK = auto()
     ERROR = auto()
     TRANSIENT = auto()
-    """An error that may pass: a timeout, a lock, a limit, an overloaded server."""
+    """A temporary error: a timeout, a lock, a limit, an overloaded server."""
     UNDER_WAY = auto()
-    """The state of work that goes on, such as `pending`."""
+    """The state of work in progress, such as `pending`."""
 
 
 def read_kind(result: str) -> ResultKind:

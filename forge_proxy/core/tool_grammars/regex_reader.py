@@ -22,7 +22,7 @@ _MAX_REPEAT = 1_000
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "a": "\a", "0": "\0"}
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 _NOT_REGULAR = frozenset("123456789bBAzZGkKpPXRN")
-"""Escapes that stand for positions, earlier groups or Unicode properties."""
+"""Escapes for positions, earlier groups or Unicode properties."""
 
 
 class RegexReader:

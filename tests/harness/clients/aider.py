@@ -1,4 +1,4 @@
-"""aider, which sends no tools: it asks for whole files as text and writes them."""
+"""aider, which sends no tools: it requests whole files as text and writes them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def _start(place: Place) -> Command:
     folder.mkdir(parents=True)
     (folder / "providers.json").write_text(json.dumps({**known, "providers": {"openai-compatible": provider}}))
     off = {"CLINE_TELEMETRY_DISABLED": "1", "CLINE_NO_AUTO_UPDATE": "1"}
-    # Otherwise it leaves a process that serves every later run.
+    # Otherwise a process stays that serves every later run.
     local = {"CLINE_SESSION_BACKEND_MODE": "local"}
     words = (_PACKAGE.command, "-P", "openai-compatible", "-m", MODEL, "--retries", "3", place.prompt)
     return Command(words, {"PATH": _PACKAGE.path, **off, **local})

@@ -1,4 +1,4 @@
-"""instructor, which wants the parameters of one named tool and asks again by itself where they are not valid."""
+"""instructor, which requires the parameters of one named tool and retries by itself if they are invalid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""smolagents' agent for tool calls, which demands a call each time and ends with one."""
+"""smolagents' agent for tool calls, which requires a call each time and ends with one."""
 
 from __future__ import annotations
 

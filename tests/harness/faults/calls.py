@@ -12,7 +12,7 @@ from tests.harness.response import EVENTS, JsonDict, Response, Send, in_calls
 from tests.harness.tasks import Call
 
 DEEP = 300
-"""Levels of nesting: within what JSON readers take, beyond what some can write."""
+"""Levels of nesting: fewer than JSON readers accept, more than some writers can write."""
 REPEATS = 6
 """Fewer than the turns that any client of the table allows."""
 
@@ -33,7 +33,7 @@ def _parallel(call: Call, _ask: Ask) -> Said | None:
 
 
 def _in_strings(call: Call, ask: Ask) -> Said | None:
-    """Numbers as strings: those that are there, or the first that the tool would take."""
+    """Change numbers to strings: those in the call, or the first one that the tool would accept."""
     numbers = {name: str(value) for name, value in call.args.items() if isinstance(value, int)}
     for function in ask.tools:
         if function["name"] == call.tool and not numbers:
@@ -48,7 +48,7 @@ def _markup(call: Call) -> str:
 
 
 def _again(ask: Ask) -> Said | None:
-    """The last answer is right; whatever comes after it is the first call again, for ever."""
+    """The last response is right; every response after it is the first call again."""
     if isinstance(ask.move, Call) or not ask.times or not ask.answered:
         return None
     return right(ask.answered[0])

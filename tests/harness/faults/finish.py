@@ -1,4 +1,4 @@
-"""Finish reasons that are not what the answer looks like."""
+"""Finish reasons that do not match the response."""
 
 from __future__ import annotations
 

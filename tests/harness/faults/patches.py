@@ -1,4 +1,4 @@
-"""Patches of Codex in a broken form: what small models put around a patch, and a line that is none."""
+"""Broken patches of Codex: the text that small models put around a patch, and an invalid line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams in other shapes than the OpenAI API describes: what some servers always send for a right answer."""
+"""Streams in other shapes than the OpenAI API describes: what some servers always send for a right response."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.harness.response import ERROR, EVENTS, JSON, JsonDict, Response, brea
 from tests.harness.tasks import Call
 
 SILENCE = 16.0
-"""Seconds, so that the daemon has to keep a stream alive, which it does every 15 s."""
+"""Seconds of silence; the daemon sends a keepalive every 15 s."""
 
 
 def _json_to_stream(said: Said, stream: bool) -> Response | None:

@@ -1,4 +1,4 @@
-"""The openai SDK in the loop of its documentation: ask, run the calls, ask again. Modes: whole, stream, helper."""
+"""The openai SDK in the loop of its documentation: request, run the calls, repeat. Modes: whole, stream, helper."""
 
 import json
 import sys

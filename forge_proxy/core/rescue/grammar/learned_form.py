@@ -1,7 +1,7 @@
 """The markup of one model's calls, learned from its chat template: a value that can be stored and compared.
 
 `templates` learns it, `readers/learned_calls.py` reads calls by it. A literal of a form is text of the template in
-which white space stands for any white space; `ANY_ID` and `ANY_NUMBER` stand for parts that differ between calls.
+which white space matches any white space; `ANY_ID` and `ANY_NUMBER` replace parts that differ between calls.
 """
 
 from __future__ import annotations

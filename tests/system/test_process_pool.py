@@ -35,7 +35,7 @@ def test_the_processes_of_the_pool_end_with_the_daemon(server: Process, number: 
 
 
 def test_a_computing_process_of_the_pool_ends_with_its_owner() -> None:
-    owner = Process("tests.fakes.workshop_owner")
+    owner = Process("tests.fakes.process_pool_owner")
     try:
         pid = owner.wait_for("spinning")["pid"]
 

@@ -1,4 +1,4 @@
-"""A program whose workshop never comes to an end: `python -m tests.fakes.workshop_owner`."""
+"""A program whose process pool never becomes idle: `python -m tests.fakes.process_pool_owner`."""
 
 from __future__ import annotations
 
