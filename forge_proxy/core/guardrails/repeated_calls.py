@@ -1,7 +1,7 @@
 """Finds a call that was already answered since the user's last message, and whether calling it again makes sense.
 
-Repeating it makes sense if something may have changed since: the result was a temporary error, reports work in progress,
-or differed between equal calls before; or a call in between may have changed what the call reads.
+Repeating it makes sense if something may have changed since: the result was a temporary error, reports work in
+progress, or differed between equal calls before; or a call in between may have changed what the call reads.
 """
 
 from __future__ import annotations

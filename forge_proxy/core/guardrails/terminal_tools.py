@@ -1,8 +1,8 @@
 """Recognizes tools with which a client's agent ends its task and hands over the answer: terminal tools.
 
 A client with such a tool expects a call in every response, so `open_turn` does not offer it the `respond` tool. A tool
-that is wrongly classified as terminal costs the client `respond`; in doubt a tool is therefore not terminal. A tool that
-ends a conversation without carrying an answer (`hang_up`) is not terminal: its client expects text.
+that is wrongly classified as terminal costs the client `respond`; in doubt a tool is therefore not terminal. A tool
+that ends a conversation without carrying an answer (`hang_up`) is not terminal: its client expects text.
 
 Sources of the names and descriptions, as of November 2026:
 
