@@ -40,7 +40,7 @@ TIERS = {
     "unit": ("core", "fuzz", "settings", "templates", "wire"),
     "app": (
         "api", "backends", "cli", "contracts", "daemon", "engine", "evals", "hardware", "harness", "schemas", "store",
-        "telemetry", "tools", "workflows",
+        "jobs", "telemetry", "tools", "workflows",
     ),
     "process": ("attack", "docs", "examples", "processes", "system", "transcripts"),
     "live": ("live",),

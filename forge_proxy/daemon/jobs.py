@@ -22,9 +22,11 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import RunNotResumable, RunStatusChanged
 from forge_proxy.engine.ports import Observer
 from forge_proxy.jobs.kinds import JobKinds
+from forge_proxy.jobs.local_scheduler import LocalScheduler
 from forge_proxy.jobs.phases import PhaseDeps
-from forge_proxy.jobs.ports import JobStore
+from forge_proxy.jobs.ports import JobScheduler, JobStore
 from forge_proxy.jobs.service import Jobs
+from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.settings import Settings
 from forge_proxy.store.config import sqlite_file
 from forge_proxy.tools.addresses import CheckedResolver
@@ -77,8 +79,9 @@ async def build_jobs(
         tools = await closing.enter_async_context(open_registry(settings.tools, http, SystemClock(), observe))
         deps = ExecutionDeps(engine, tools, report_stranded)
         phases = PhaseDeps(JobKinds(RunHandler(deps)), time.time, report_stranded)
-        queues = {"runs": settings.runs.max_running}
-        jobs = Jobs(open_store, phases, queues, lambda job: observe(_status_event(job)))
+        writers = JobWriters(open_store, time.time)
+        scheduler: JobScheduler = LocalScheduler(writers, phases, {"runs": settings.runs.max_running})
+        jobs = Jobs(writers, scheduler, phases, lambda job: observe(_status_event(job)))
         closing.push_async_callback(jobs.close)
         yield JobServices(jobs, Runs(jobs, deps, time.time))
 

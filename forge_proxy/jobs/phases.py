@@ -18,10 +18,11 @@ from forge_proxy.core.jobs.actions import (
     Wait,
     write_action,
 )
-from forge_proxy.core.jobs.errors import JobConflict, JobLimitExceeded, JobNotFound, JobNotReadable
+from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobLimitExceeded, JobNotFound, JobNotReadable
 from forge_proxy.core.jobs.limits import MAX_TREE
 from forge_proxy.core.jobs.records import JobStatus, NewEvent
 from forge_proxy.core.store_errors import StoreUnavailable
+from forge_proxy.jobs.cancellation import Cancelled
 from forge_proxy.jobs.kinds import JobKinds
 from forge_proxy.jobs.ports import JobStore, NewRow
 from forge_proxy.jobs.retries import attempt_wait
@@ -38,8 +39,10 @@ class PhaseDeps:
 
 
 async def run_phase(writer: JobWriter, phase: RunPhase, deps: PhaseDeps, store: JobStore) -> None:
-    """Run a phase and store its action. Raises `StoreInUse`, `JobConflict` if another daemon has taken the job,
-    `JobNotFound` if it was deleted, and `JobNotReadable`.
+    """Run a phase and store its action.
+
+    Raises `StoreInUse`, `JobConflict` if another daemon has taken the job, `JobNotFound` if it was deleted,
+    `JobNotReadable`, and `Cancelled` if the phase ended itself because cancellation was requested.
     """
     handler = deps.kinds.handler_of(writer.job.kind)
     writer.take_staged()  # of an attempt that failed
@@ -49,13 +52,18 @@ async def run_phase(writer: JobWriter, phase: RunPhase, deps: PhaseDeps, store: 
         children = await _children_of(action, writer, deps, store)
     except (StoreUnavailable, JobNotFound, JobConflict, JobNotReadable):
         raise
-    except Exception as error:  # noqa: BLE001 - it must not affect other jobs
+    except Exception as error:  # it must not affect other jobs
+        if isinstance(error, Cancelled) and writer.cancel.is_set():
+            raise
         action, children = _after_failure(writer, phase, error, deps), []
     async with writer.change_lock:
         if writer.cancel.is_set() and not isinstance(action, Finished):
             await store_cancelled(writer, deps.kinds, wait=True)
-        else:
+            return
+        try:
             await store_action(writer, action, children, wait=True)
+        except (JobIdInUse, JobLimitExceeded) as error:
+            await store_action(writer, _after_failure(writer, phase, error, deps), wait=True)
 
 
 async def store_cancelled(writer: JobWriter, kinds: JobKinds, *, wait: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What jobs need from outside: a store, and the kinds of jobs."""
+"""What jobs need from outside: a store, the kinds of jobs, and a scheduler."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from forge_proxy.core.jobs.actions import NextAction, RunPhase, Wait
+from forge_proxy.core.jobs.actions import NextAction, RunPhase, StoredAction, Wait
 from forge_proxy.core.jobs.records import Document, IdempotencyClaim, JobEvent, JobHead, JobStatus, StoredJob
 
 if TYPE_CHECKING:
@@ -85,14 +85,15 @@ class JobStore(Protocol):
         """Return the ids of waiting jobs whose time has come."""
         ...
 
-    async def next_wake(self) -> float | None:
-        """Return the earliest time at which a waiting job continues; None if none does by itself."""
+    async def next_wake(self, after: float) -> float | None:
+        """Return the earliest time later than `after` at which a waiting job continues; None if none does by itself."""
         ...
 
     async def save(self, change: JobChange) -> None:
         """Store a change. The call may be repeated if its outcome is unknown.
 
-        Raises `JobNotFound`, or `JobConflict` if another writer has changed the job.
+        Raises `JobNotFound`, `JobIdInUse` if a job has the id of a new child, or `JobConflict` if another writer has
+        changed the job.
         """
         ...
 
@@ -137,4 +138,65 @@ class JobHandler(Protocol):
 
     def on_cancel(self, writer: JobWriter) -> None:
         """Stage what a cancelled job still has to store, such as results for calls that were not run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """How many phases of a queue run and wait, and how many may run."""
+
+    running: int
+    waiting: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStatus:
+    """What a scheduler reports of itself. `name` is that of the setting `jobs.scheduler`."""
+
+    name: str
+    queues: Mapping[str, QueueStatus]
+
+
+class JobScheduler(Protocol):
+    """Decides when and where the phases of jobs run. What is to run is stored with each job.
+
+    A scheduler reads and writes jobs through `JobWriters`, and subscribes to their changes: a change that makes a
+    waiting job `queued`, such as outputs that its client has posted, continues the job. A phase runs at least once; if
+    its process has lost the job meanwhile, what it returns is rejected by the store (`JobConflict`).
+    """
+
+    async def start(self, job_id: str, action: StoredAction) -> None:
+        """Execute a job that has been created with this action.
+
+        Does nothing if it is executed already or is no longer queued. Raises `StoreUnavailable`.
+        """
+        ...
+
+    async def wake(self, job_id: str) -> None:
+        """End the wait of a job; if it does not wait, its next wait ends at once. Does nothing if the job has ended.
+
+        A wake survives a restart once the call has returned. The phase that runs next checks what it waited for: a job
+        may be woken without need. Raises `StoreUnavailable`, `JobNotFound` and `JobNotReadable`.
+        """
+        ...
+
+    async def cancel(self, job_id: str) -> StoredJob:
+        """Cancel a job and the jobs below it: immediately, or when the phase that it is in ends.
+
+        Raises `StoreUnavailable`, `JobNotFound`, `JobNotReadable`, and `JobConflict` if the job has completed or
+        failed.
+        """
+        ...
+
+    async def recover(self) -> None:
+        """Continue the jobs that an earlier process left unfinished. Raises `StoreUnavailable`."""
+        ...
+
+    def status(self) -> SchedulerStatus:
+        """Return what the scheduler is doing."""
+        ...
+
+    async def close(self) -> None:
+        """Stop every phase where it is: the stored state can be continued."""
         ...

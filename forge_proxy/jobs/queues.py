@@ -5,20 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from forge_proxy.jobs.cancellation import acquire_cancellable
+from forge_proxy.jobs.ports import QueueStatus
 
 _DEFAULT_LIMIT = 4
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStatus:
-    """How many phases of a queue run and wait, and how many may run."""
-
-    running: int
-    waiting: int
-    limit: int
 
 
 class JobQueues:

@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 
-from forge_proxy.core.jobs.actions import NewJob
-from forge_proxy.core.jobs.errors import JobConflict
+from forge_proxy.core.jobs.actions import NewJob, read_action
+from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
 from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, NewEvent, StoredJob
-from forge_proxy.jobs.local_scheduler import LocalScheduler
+from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
+from forge_proxy.jobs import retries
+from forge_proxy.jobs.background_tasks import BackgroundTasks
 from forge_proxy.jobs.notifier import JobNotifier
 from forge_proxy.jobs.phases import PhaseDeps
-from forge_proxy.jobs.ports import JobFilter, OpenJobStore
-from forge_proxy.jobs.writer import read_state
+from forge_proxy.jobs.ports import JobFilter, JobScheduler, NewRow, SchedulerStatus
+from forge_proxy.jobs.writer import JobWriter, read_state
+from forge_proxy.jobs.writers import JobWriters
 
 _EVENTS_PAGE = 200
 
 
 class Jobs:
-    """All jobs of a daemon. `open_store` is entered on first use and exited by `close`.
+    """All jobs of a daemon, executed by a scheduler. The store is opened on first use and closed by `close`.
 
     Every method raises `StoreUnavailable`; those on one job also raise `JobNotFound`.
     """
 
     def __init__(
         self,
-        open_store: OpenJobStore,
+        writers: JobWriters,
+        scheduler: JobScheduler,
         deps: PhaseDeps,
-        queues: Mapping[str, int],
         on_status: Callable[[StoredJob], None] = lambda _: None,
     ) -> None:
         """`on_status` is called after each change of status."""
+        self._writers = writers
+        self._scheduler = scheduler
         self._deps = deps
         self._on_status = on_status
         self._notifier = JobNotifier()
-        self.scheduler = LocalScheduler(open_store, deps, queues, self._on_change)
+        self._tasks = BackgroundTasks()
+        writers.subscribe(self._on_change)
 
     async def submit(
         self,
@@ -49,55 +56,88 @@ class Jobs:
         Raises `JobConflict` if the key was used for a different submission.
         """
         row = self._deps.kinds.new_row(new, self._deps.now(), events, owner=owner)
-        stored = await (await self.scheduler.store()).create(row, claim)
-        if stored.id == new.id:
+        return await self._tasks.run_shielded(self._create(row, claim))
+
+    async def _create(self, row: NewRow, claim: IdempotencyClaim | None) -> StoredJob:
+        store = await self._writers.store()
+        try:
+            stored = await store.create(row, claim)
+        except StoreUnavailable:
+            self._tasks.spawn(self._start_if_stored(row.job.id))
+            raise
+        if stored.id == row.job.id:
             self._on_status(stored)
-        if stored.status == "queued":
-            await self.scheduler.start_if_queued(stored.id)
+        await self._start(stored)
         return stored
+
+    async def _start_if_stored(self, job_id: str) -> None:
+        """Start a job whose creation had an unknown outcome: its client may never repeat the submission."""
+        with suppress(JobNotFound, StoreInUse):
+            async for attempt in retries.until_store_returns():
+                with attempt:
+                    await self._start(await self.get(job_id))
+
+    async def _start(self, job: StoredJob) -> None:
+        if job.status == "queued":
+            await self._scheduler.start(job.id, read_action(job.action))
 
     async def get(self, job_id: str) -> StoredJob:
         """Return the current record of a job."""
-        return await (await self.scheduler.store()).get(job_id)
+        return await (await self._writers.store()).get(job_id)
 
     async def read_state(self, job: StoredJob) -> str:
         """Return the job's own state, not packed. Raises `JobNotReadable`."""
-        return await read_state(await self.scheduler.store(), job)
+        return await read_state(await self._writers.store(), job)
 
     async def head(self, job_id: str) -> JobHead:
         """Return the list fields of a job."""
-        return await (await self.scheduler.store()).head(job_id)
+        return await (await self._writers.store()).head(job_id)
 
     async def list(self, which: JobFilter, *, before: str | None, limit: int) -> Sequence[JobHead]:
         """Return jobs, newest first; with `before` only those older than that job."""
-        return await (await self.scheduler.store()).list(which, before=before, limit=limit)
+        return await (await self._writers.store()).list(which, before=before, limit=limit)
 
     async def cancel(self, job_id: str) -> StoredJob:
         """Cancel a job and the jobs below it. Raises `JobConflict` if it has completed or failed."""
-        return await self.scheduler.cancel(job_id)
+        return await self._scheduler.cancel(job_id)
+
+    async def wake(self, job_id: str) -> None:
+        """End the wait of a job, or its next wait (`JobScheduler.wake`)."""
+        await self._scheduler.wake(job_id)
+
+    def lock(self, job_id: str) -> AbstractAsyncContextManager[JobWriter]:
+        """Lock a job for a request that reads and then changes it. A change to the status `queued` continues the job.
+
+        Raises `JobNotReadable`.
+        """
+        return self._writers.lock(job_id)
+
+    def status(self) -> SchedulerStatus:
+        """Return what the scheduler is doing."""
+        return self._scheduler.status()
 
     async def delete(self, job_id: str) -> None:
         """Delete a job that has ended, and the jobs below it. Raises `JobConflict` if it has not."""
-        store = await self.scheduler.store()
+        store = await self._writers.store()
         head = await store.head(job_id)
         if not head.finished:
             raise JobConflict(f"the {head.kind} {job_id} is {head.status}: cancel it first")
         await store.delete(job_id)
-        self.scheduler.drop_writer(job_id)
+        self._writers.drop(job_id)
         self._notifier.notify(job_id)
 
     async def follow_events(self, job_id: str, after: int = 0) -> AsyncGenerator[JobEvent]:
         """Yield the events of a job with ids greater than `after` as they happen, until the job or the daemon ends."""
-        store = await self.scheduler.store()
+        store = await self._writers.store()
         while not self._notifier.closed:
             changed = self._notifier.event_of(job_id)
-            events = await self.scheduler.run_shielded(store.events(job_id, after=after, limit=_EVENTS_PAGE))
+            events = await self._tasks.run_shielded(store.events(job_id, after=after, limit=_EVENTS_PAGE))
             for event in events:
                 yield event
                 after = event.id
             if events:
                 continue
-            head = await self.scheduler.run_shielded(store.head(job_id))
+            head = await self._tasks.run_shielded(store.head(job_id))
             if head.last_event > after:  # an event was stored after the query
                 continue
             if head.finished:
@@ -106,7 +146,7 @@ class Jobs:
 
     async def resume(self) -> None:
         """Continue the jobs that an earlier daemon left unfinished."""
-        await self.scheduler.store()
+        await self._scheduler.recover()
 
     def end_feeds(self) -> None:
         """End all event feeds: the daemon is about to stop."""
@@ -115,7 +155,9 @@ class Jobs:
     async def close(self) -> None:
         """Stop every job where it is: the stored state can be continued."""
         self.end_feeds()
-        await self.scheduler.close()
+        await self._tasks.close()
+        await self._scheduler.close()
+        await self._writers.close()
 
     def _on_change(self, before: StoredJob, after: StoredJob) -> None:
         if after.status != before.status:

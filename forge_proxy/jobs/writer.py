@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ class JobFields(TypedDict, total=False):
     outcome: str | None
     wake_at: float | None
     cancel_requested: bool
+    wake_requested: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class JobWriter:
         self.change_lock = asyncio.Lock()
         """Held while a task reads the job and changes it depending on what it read."""
         self.executions = 0
-        """Number of tasks that execute the job: briefly two, if it is woken before the first task ends."""
+        """Number of tasks that execute the job in this process."""
         self.is_woken = False
         """Whether what the job waits for may have happened since its execution last looked."""
         self._staged = StagedChange()
@@ -159,7 +161,8 @@ class JobWriter:
         fields: JobFields,
     ) -> JobChange:
         job, now = self.job, self._now()
-        after = replace(job, updated_at=now, last_event=job.last_event + len(events), **fields)
+        change_id = secrets.token_hex(8)
+        after = replace(job, updated_at=now, last_event=job.last_event + len(events), change_id=change_id, **fields)
         stored = number_events(events, job.last_event, now)
         if state is None:
             return JobChange(after, job.last_event, stored, documents, children=children)
@@ -173,10 +176,13 @@ class JobWriter:
     async def _resolve_outcome(self, *, wait: bool) -> None:
         if not self._is_outcome_unknown:
             return
+        before = self.job
         self.job, self.state = await self._retry(self._read, wait=wait)
         self._is_outcome_unknown = False
         if self.job.cancel_requested:
             self.cancel.set()
+        if self.job != before:
+            self._on_change(before, self.job)
 
     async def _read(self) -> tuple[StoredJob, str]:
         job = await self._store.get(self.job.id)

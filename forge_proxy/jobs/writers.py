@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
+from forge_proxy.core.jobs.errors import JobNotFound
 from forge_proxy.core.jobs.records import StoredJob
+from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
+from forge_proxy.jobs import retries
+from forge_proxy.jobs.background_tasks import BackgroundTasks
 from forge_proxy.jobs.ports import JobStore, OpenJobStore
 from forge_proxy.jobs.writer import JobWriter
 
+OnOpen: TypeAlias = Callable[[JobStore], Awaitable[Callable[[], None]]]
+"""Reads what it needs from a store before anybody else uses it, and returns what is called next."""
+OnChange: TypeAlias = Callable[[StoredJob, StoredJob], None]
+"""Is called with the old and the new record of a changed job."""
+
 
 class JobWriters:
-    """Opens the store on first use. Each job has one writer.
+    """Opens the store on first use; `close` closes it. Each job has one writer."""
 
-    `on_open` reads what it needs from the store before anybody else uses it, and returns what is called next.
-    `on_change` is called with the old and the new record of a changed job.
-    """
-
-    def __init__(
-        self,
-        open_store: OpenJobStore,
-        now: Callable[[], float],
-        on_open: Callable[[JobStore], Awaitable[Callable[[], None]]],
-        on_change: Callable[[StoredJob, StoredJob], None],
-    ) -> None:
+    def __init__(self, open_store: OpenJobStore, now: Callable[[], float]) -> None:
         self._open_store = open_store
         self._now = now
-        self._on_open = on_open
-        self._on_change = on_change
+        self._on_open: list[OnOpen] = []
+        self._on_change: list[OnChange] = []
         self._store: JobStore | None = None
         self._opening = asyncio.Lock()
         self._closing = AsyncExitStack()
         self._writers: WeakValueDictionary[str, JobWriter] = WeakValueDictionary()
         self._writer_lock = asyncio.Lock()
+        self._tasks = BackgroundTasks()
+
+    def subscribe(self, on_change: OnChange, on_open: OnOpen | None = None) -> None:
+        """Call `on_open` when the store is opened, and `on_change` after each stored change of a job."""
+        self._on_change.append(on_change)
+        if on_open is not None:
+            self._on_open.append(on_open)
 
     async def store(self) -> JobStore:
         """Return the store. Raises `StoreUnavailable`."""
@@ -43,10 +50,11 @@ class JobWriters:
                 if self._store is None:
                     async with AsyncExitStack() as opening:  # if it fails, the lock must not block the next attempt
                         store = await opening.enter_async_context(self._open_store())
-                        continue_jobs = await self._on_open(store)
+                        continuations = [await on_open(store) for on_open in self._on_open]
                         self._closing = opening.pop_all()
                     self._store = store
-                    continue_jobs()
+                    for continuation in continuations:
+                        continuation()
         return self._store
 
     async def get(self, job_id: str) -> JobWriter:
@@ -55,9 +63,20 @@ class JobWriters:
         async with self._writer_lock:
             writer = self._writers.get(job_id)
             if writer is None:
-                writer = await JobWriter.open(await store.get(job_id), store, self._on_change, self._now)
+                writer = await JobWriter.open(await store.get(job_id), store, self._changed, self._now)
                 self._writers[job_id] = writer
             return writer
+
+    @asynccontextmanager
+    async def lock(self, job_id: str) -> AsyncGenerator[JobWriter]:
+        """Lock a job for a request that reads and then changes it. Raises like `get`."""
+        writer = await self.get(job_id)
+        async with writer.lock():
+            try:
+                yield writer
+            except StoreUnavailable:
+                self._tasks.spawn(_resolve_outcome(writer))
+                raise
 
     def drop(self, job_id: str) -> None:
         """Drop the writer of a job that was deleted or is written by another daemon."""
@@ -65,4 +84,18 @@ class JobWriters:
 
     async def close(self) -> None:
         """Close the store."""
+        await self._tasks.close()
         await self._closing.aclose()
+
+    def _changed(self, before: StoredJob, after: StoredJob) -> None:
+        for on_change in self._on_change:
+            on_change(before, after)
+
+
+async def _resolve_outcome(writer: JobWriter) -> None:
+    """Determine whether a write of unknown outcome was stored: what depends on it must continue."""
+    await asyncio.sleep(retries.RETRY_SECONDS)
+    with suppress(StoreInUse, JobNotFound):
+        async for attempt in retries.until_store_returns():
+            with attempt:
+                await writer.resolve_outcome()

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, delete, func, insert, select, tupl
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
+from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
 from forge_proxy.core.jobs.records import FINISHED, IdempotencyClaim, JobEvent, JobHead, StoredJob
 from forge_proxy.jobs.ports import JobChange, JobFilter, NewRow
 from forge_proxy.store.database import Database
@@ -91,9 +91,9 @@ class JobRepository:
         async with self._database.read() as connection:
             return [*(await connection.execute(query)).scalars()]
 
-    async def next_wake(self) -> float | None:
+    async def next_wake(self, after: float) -> float | None:
         """See the port."""
-        query = select(func.min(JOBS.c.wake_at)).where(JOBS.c.status.not_in(FINISHED))
+        query = select(func.min(JOBS.c.wake_at)).where(JOBS.c.wake_at > after, JOBS.c.status.not_in(FINISHED))
         async with self._database.read() as connection:
             return (await connection.execute(query)).scalar_one()
 
@@ -101,20 +101,17 @@ class JobRepository:
         """See the port."""
         job = change.job
         changed = {name: value for name, value in asdict(job).items() if name not in _UNCHANGED}
-        async with self._database.write() as connection:
-            result = await connection.execute(
-                update(JOBS).where(JOBS.c.id == job.id, JOBS.c.last_event == change.since).values(**changed)
-            )
-            if result.rowcount == 1:
-                await connection.execute(insert(JOB_EVENTS), _event_rows(job.id, change.events))
-                await put_documents(connection, job.id, change.documents)
-                await put_documents(connection, job.id, change.parts, is_part=True)
-                await drop_parts(connection, job.id, change.dropped_parts)
-                for child in change.children:
-                    await _insert(connection, child, {})
-                return
-        stored = await self.head(job.id)
-        if stored.last_event != job.last_event:
+        try:
+            async with self._database.write() as connection:
+                result = await connection.execute(
+                    update(JOBS).where(JOBS.c.id == job.id, JOBS.c.last_event == change.since).values(**changed)
+                )
+                if result.rowcount == 1:
+                    await _insert_parts(connection, change)
+                    return
+        except IntegrityError as error:
+            raise JobIdInUse(f"a child job of the {job.kind} {job.id} has the id of another job") from error
+        if [*await self._get_row([JOBS.c.last_event, JOBS.c.change_id], job.id)] != [job.last_event, job.change_id]:
             raise JobConflict(f"the {job.kind} {job.id} was changed by another writer")
 
     async def events(self, job_id: str, *, after: int, limit: int) -> Sequence[JobEvent]:
@@ -149,6 +146,17 @@ async def _insert(connection: AsyncConnection, row: NewRow, claimed: Mapping[str
     await connection.execute(insert(JOBS).values(**asdict(row.job), **claimed))
     await connection.execute(insert(JOB_EVENTS), _event_rows(row.job.id, row.events))
     await put_documents(connection, row.job.id, row.parts, is_part=True)
+
+
+async def _insert_parts(connection: AsyncConnection, change: JobChange) -> None:
+    """Store all of a change apart from the job itself."""
+    job_id = change.job.id
+    await connection.execute(insert(JOB_EVENTS), _event_rows(job_id, change.events))
+    await put_documents(connection, job_id, change.documents)
+    await put_documents(connection, job_id, change.parts, is_part=True)
+    await drop_parts(connection, job_id, change.dropped_parts)
+    for child in change.children:
+        await _insert(connection, child, {})
 
 
 async def _get_row(connection: AsyncConnection, columns: list[Any], job_id: str) -> Sequence[Any]:

@@ -36,6 +36,8 @@ JOBS = Table(
     Column("parent", String(128), ForeignKey("jobs.id", ondelete="CASCADE")),
     Column("root", String(128), nullable=False),
     Column("depth", Integer, nullable=False),
+    Column("wake_requested", Boolean, nullable=False),
+    Column("change_id", String(16), nullable=False),
     Column("action", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("outcome", Text),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
+from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
 from forge_proxy.core.jobs.packed_text import list_digests, pack, unpack
 from forge_proxy.core.jobs.records import Document, IdempotencyClaim, JobEvent, StoredJob
 from forge_proxy.core.store_errors import StoreInUse
@@ -115,6 +115,29 @@ async def test_a_save_over_a_newer_change_is_refused_completely(store: OwnedJobR
     assert await store.count_tree("job_1") == 1
 
 
+async def test_a_save_of_another_writer_with_as_many_events_is_not_taken_for_the_own_one(
+    store: OwnedJobRepository,
+) -> None:
+    await store.create(row(), None)
+    own = JobChange(job(status="running", last_event=2, change_id="own"), 1, [event(2)])
+    await store.save(JobChange(job(status="failed", last_event=2, change_id="other"), 1, [event(2)]))
+
+    with pytest.raises(JobConflict):
+        await store.save(own)
+
+    assert (await store.get("job_1")).status == "failed"
+
+
+async def test_a_child_with_the_id_of_another_job_is_refused_with_its_whole_change(store: OwnedJobRepository) -> None:
+    await store.create(row(), None)
+    await store.create(row(job("job_2")), None)
+
+    with pytest.raises(JobIdInUse, match="job_1"):
+        await store.save(JobChange(job(last_event=2), 1, [event(2)], children=[row(child("job_2"))]))
+
+    assert (await store.get("job_1")).last_event == 1
+
+
 async def test_a_repeated_key_returns_its_job(store: OwnedJobRepository) -> None:
     claim = IdempotencyClaim("k", "digest")
     first = await store.create(row(), claim)
@@ -162,7 +185,7 @@ async def test_waiting_jobs_are_due_in_the_order_of_their_times(store: OwnedJobR
         await store.create(row(job(f"job_{number}", status="waiting", wake_at=wake_at)), None)
     await store.create(row(job("job_9", status="cancelled", wake_at=5.0)), None)
 
-    assert await store.next_wake() == 10.0
+    assert [await store.next_wake(after) for after in (0.0, 10.0, 30.0)] == [10.0, 20.0, None]
     assert await store.due(20.0) == ["job_1", "job_3"]
     assert await store.due(9.0) == []
 

@@ -16,9 +16,11 @@ from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.daemon import jobs as daemon_jobs
 from forge_proxy.daemon.jobs import resume
 from forge_proxy.jobs.kinds import JobKinds
+from forge_proxy.jobs.local_scheduler import LocalScheduler
 from forge_proxy.jobs.phases import PhaseDeps
 from forge_proxy.jobs.ports import JobStore
 from forge_proxy.jobs.service import Jobs
+from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.settings import load
 from tests.fakes.owned_store import OwnedJobRepository
 
@@ -36,7 +38,8 @@ async def test_a_store_that_becomes_available_later_is_retried(tmp_path: Path, m
         yield store
         await store.close()
 
-    jobs = Jobs(opened, PhaseDeps(JobKinds(), lambda: 1.0, lambda _, __: None), {})
+    deps, writers = PhaseDeps(JobKinds(), lambda: 1.0, lambda _, __: None), JobWriters(opened, lambda: 1.0)
+    jobs = Jobs(writers, LocalScheduler(writers, deps, {}), deps)
     with capture_logs() as logged:
         async with asyncio.timeout(20):
             await resume(jobs, load(None, {"store": {"url": url}}), structlog.get_logger())

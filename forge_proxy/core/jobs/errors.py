@@ -22,6 +22,10 @@ class JobConflict(ForgeError):
     """The operation is not possible in the job's present state; nothing was changed."""
 
 
+class JobIdInUse(ForgeError):
+    """A new child job has the id of another job: a fault of its parent's kind."""
+
+
 class JobNotReadable(ForgeError):
     """A stored job was written by another version and cannot be resumed."""
 

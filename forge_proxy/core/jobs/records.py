@@ -41,6 +41,8 @@ class JobHead:
     """The job at the top of the tree, which may be the job itself."""
     depth: int = 0
     """The number of jobs above it in the tree."""
+    wake_requested: bool = False
+    """Whether the job was woken while it did not wait: its next wait ends at once."""
 
     @property
     def finished(self) -> bool:
@@ -59,6 +61,8 @@ class StoredJob(JobHead):
     outcome: str | None = None
     """The result or the error as JSON; None before the job ends."""
     notify_url: str | None = None
+    change_id: str = ""
+    """A random id of the change that stored the record: a repeated change is known by it."""
 
 
 @dataclass(frozen=True, slots=True)

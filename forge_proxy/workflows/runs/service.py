@@ -81,7 +81,7 @@ class Runs:
         Raises `InvalidRequest` or `RunConflict`; then none of the outputs is stored.
         """
         with as_run_errors(run_id):
-            async with self._jobs.scheduler.lock_job(run_id) as writer:
+            async with self._jobs.lock(run_id) as writer:
                 check_kind(writer.job)
                 run = RunWriter(writer)
                 is_waiting = writer.job.status == "requires_action"
@@ -98,7 +98,6 @@ class Runs:
         else:
             event = NewEvent("status", {"status": "queued"})
             await writer.write(*events, event, state=text, status="queued", action=write_action(AWAIT_CLIENT.then))
-            self._jobs.scheduler.start(writer)
 
     async def cancel(self, run_id: str) -> StoredRun:
         """Cancel a run: immediately, or when the currently running tool ends.

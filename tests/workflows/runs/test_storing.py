@@ -22,12 +22,14 @@ from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin_run
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
-from forge_proxy.jobs import local_scheduler, writer
+from forge_proxy.jobs import retries, writer
 from forge_proxy.jobs.kinds import JobKinds
+from forge_proxy.jobs.local_scheduler import LocalScheduler
 from forge_proxy.jobs.phases import PhaseDeps
 from forge_proxy.jobs.ports import JobChange, JobStore, NewRow
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writer import JobWriter
+from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.tools.local import ClientExecutor, EchoExecutor
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.runs.errors import RunConflict, RunNotReadable
@@ -159,7 +161,8 @@ def build_runs(store: FailingStore | Callable[[], Awaitable[OwnedJobRepository]]
     client = SaidClient([calls("ask"), calls("finish")])
     engine = Engine(EngineConfig(ClientBackend(client), MonotonicClock(), lambda _: None))
     deps = ExecutionDeps(engine, ToolRegistry(ClientExecutor(), EchoExecutor()), fail)
-    jobs = Jobs(open_store, PhaseDeps(JobKinds(RunHandler(deps)), lambda: 1.0, fail), {"runs": 4})
+    phases, writers = PhaseDeps(JobKinds(RunHandler(deps)), lambda: 1.0, fail), JobWriters(open_store, lambda: 1.0)
+    jobs = Jobs(writers, LocalScheduler(writers, phases, {"runs": 4}), phases)
     return OwnedRuns(jobs, deps, lambda: 1.0)
 
 
@@ -207,7 +210,7 @@ async def test_intermittent_store_failures_neither_lose_nor_duplicate_steps(
     store: FailingStore, fails: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "STORE_RETRY_WAIT", wait_none())
-    monkeypatch.setattr(local_scheduler, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "RETRY_SECONDS", 0.0)
     runs = build_runs(store)
     store.fails = fails
 
@@ -327,7 +330,7 @@ async def test_a_run_that_ends_during_a_repeated_submission_is_not_restarted(sto
 
 async def test_a_store_that_fails_during_opening_is_opened_again(tmp_path: Path) -> None:
     class FailingOnce(OwnedJobRepository):
-        async def next_wake(self) -> float | None:
+        async def next_wake(self, after: float) -> float | None:
             FailingOnce.next_wake = OwnedJobRepository.next_wake
             raise StoreUnavailable("simulated")
 

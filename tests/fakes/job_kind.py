@@ -1,0 +1,92 @@
+"""A kind of jobs whose phases are functions of a test, and the jobs of a daemon that has it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from forge_proxy.core.jobs.actions import NewJob, NextAction, RunPhase
+from forge_proxy.core.jobs.records import JobStatus, NewEvent, StoredJob
+from forge_proxy.jobs.kinds import JobKinds
+from forge_proxy.jobs.local_scheduler import LocalScheduler
+from forge_proxy.jobs.phases import PhaseDeps
+from forge_proxy.jobs.ports import JobStore
+from forge_proxy.jobs.service import Jobs
+from forge_proxy.jobs.writer import JobWriter
+from forge_proxy.jobs.writers import JobWriters
+
+Phase = Callable[[JobWriter], Awaitable[NextAction]]
+FIRST = RunPhase("first", "tests")
+SECOND = RunPhase("second", "tests")
+
+
+@dataclass
+class ScriptedKind:
+    """A kind of jobs (`jobs.ports.JobHandler`). `phases` are found by their names, or by `job id/name`."""
+
+    phases: Mapping[str, Phase]
+    kind: str = "test"
+    ran: list[str] = field(default_factory=list[str])
+    """`job id/name` of each phase that was started."""
+
+    def first_action(self, job: StoredJob) -> RunPhase:
+        """See the port."""
+        return FIRST
+
+    async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
+        """See the port."""
+        name = f"{writer.job.id}/{phase.phase}"
+        self.ran.append(name)
+        return await (self.phases.get(name) or self.phases[phase.phase])(writer)
+
+    def on_cancel(self, writer: JobWriter) -> None:
+        """See the port."""
+        writer.stage(NewEvent("cleaned_up", {}))
+
+
+@dataclass
+class JobWorld:
+    """The jobs of a daemon, and what it has reported. `now` is its clock, in seconds since 1970."""
+
+    jobs: Jobs
+    store: JobStore
+    reports: list[tuple[str, Exception]]
+    now: float = 1000.0
+
+    async def submit(self, job_id: str) -> StoredJob:
+        """Submit a job of the scripted kind."""
+        return await self.jobs.submit(NewJob(job_id, "test", "t", "{}"))
+
+    async def until(self, job_id: str, *statuses: JobStatus) -> StoredJob:
+        """Wait until a job has one of the statuses."""
+        async with asyncio.timeout(20):
+            while (job := await self.store.get(job_id)).status not in statuses:
+                assert not job.finished, job
+                await asyncio.sleep(0.001)
+        return job
+
+
+@asynccontextmanager
+async def job_world(
+    store: JobStore, kind: ScriptedKind, queues: Mapping[str, int] | None = None
+) -> AsyncGenerator[JobWorld]:
+    """Yield the jobs of a daemon that uses this store."""
+    reports: list[tuple[str, Exception]] = []
+
+    @asynccontextmanager
+    async def open_store() -> AsyncGenerator[JobStore]:
+        yield store
+
+    def now() -> float:
+        return world.now
+
+    deps = PhaseDeps(JobKinds(kind), now, lambda job_id, error: reports.append((job_id, error)))
+    writers = JobWriters(open_store, now)
+    jobs = Jobs(writers, LocalScheduler(writers, deps, queues or {}), deps)
+    world = JobWorld(jobs, store, reports)
+    try:
+        yield world
+    finally:
+        await jobs.close()
