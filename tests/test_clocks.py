@@ -15,6 +15,7 @@ _READ_BY_PEOPLE = {
     "api/endpoint.py",  # `created` of a response
     "api/ollama.py",  # `created_at` of a response
     "backends/llama_server/server_state.py",  # since when a state lasts
+    "engine/background_hours.py",  # jobs.hours is local time
     "cli/run_rows.py",  # times in a table
     "daemon/database.py",  # when a response was stored
     "daemon/jobs.py",  # when a job was created and changed

@@ -68,7 +68,7 @@ class SurfaceEndpoint:
                 return decoded
             chat = replace(decoded.chat, is_large=True) if size > SLICED else decoded.chat
             policy = narrow(self._engine.policies.guardrails, request.headers.get("x-forge-guardrails"))
-            origin = origin_of(request, self._surface.name)
+            origin = origin_of(request, self._surface.name, chat.body.get("service_tier"))
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request), origin=origin)
             if chat.stream:
                 encoder = decoded.stream_encoder(request_id, int(time.time()))

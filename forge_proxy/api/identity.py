@@ -8,6 +8,7 @@ import re
 
 from starlette.requests import Request
 
+from forge_proxy.core.background import read_priority
 from forge_proxy.core.requests.records import RequestOrigin
 
 _SCHEME = re.compile(r"bearer +", re.IGNORECASE)
@@ -45,10 +46,14 @@ def owner_of(request: Request) -> str:
     return hashlib.sha256(_SCHEME.sub("", key).encode()).hexdigest()
 
 
-def origin_of(request: Request, surface: str) -> RequestOrigin:
-    """Return where a request came from: the label of its key, and the first product of its `user-agent`."""
+def origin_of(request: Request, surface: str, service_tier: object = None) -> RequestOrigin:
+    """Return where a request came from: the label of its key, and the first product of its `user-agent`.
+
+    Raises `InvalidRequest` for an unknown priority.
+    """
     product = _PRODUCT.match(_header(request, b"user-agent") or "")
-    return RequestOrigin(surface, request.scope.get(KEY_LABEL, ""), product[0] if product else "")
+    priority = read_priority(_header(request, b"x-forge-priority"), service_tier)
+    return RequestOrigin(surface, request.scope.get(KEY_LABEL, ""), product[0] if product else "", priority)
 
 
 def _header(request: Request, name: bytes) -> str | None:

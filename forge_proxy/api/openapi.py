@@ -54,6 +54,9 @@ FORGE_HEADERS: dict[str, Any] = {
 FORGE_PARAMETERS: list[dict[str, Any]] = [
     {"name": "x-forge-guardrails", "in": "header", "required": False, "schema": {"type": "string"},
      "description": "`off`, `on`, or a list of respond, rescue, validate, retry, loops, repeats, early_end."},
+    {"name": "x-forge-priority", "in": "header", "required": False,
+     "schema": {"type": "string", "enum": ["interactive", "background"], "default": "interactive"},
+     "description": "`background` requests wait for interactive ones; they are never rejected with 429."},
     {"name": "x-request-id", "in": "header", "required": False, "schema": {"type": "string"},
      "description": "The client's own request id; it appears in the response and the logs."},
 ]  # fmt: skip

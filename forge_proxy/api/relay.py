@@ -109,7 +109,10 @@ class RelayEndpoint:
         self, request: Request, call: RawCall, headers: Mapping[str, str], after: Callable[[], None] | None = None
     ) -> Response:
         """Return the response to a call, which is made when the response is sent."""
-        origin = origin_of(request, request.scope["path"])
+        try:
+            origin = origin_of(request, request.scope["path"])
+        except InvalidRequest as error:
+            return error_response(error, request.scope, headers)
         opened = self._engine.relay.open(
             call, request_id=headers["x-request-id"], client=client_of(request), origin=origin
         )

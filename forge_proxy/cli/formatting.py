@@ -13,6 +13,16 @@ _JsonDict = dict[str, Any]
 _FORMER_FIELDS = frozenset({"acts", "because", "known", "now", "text_answers", "unmanaged_because"})
 """Former names of fields, which responses repeat until 0.3."""
 
+_OBSTACLES = {
+    "paused": "new requests wait for the model server",
+    "hours": "outside jobs.hours",
+    "interactive_requests": "interactive requests wait",
+    "slots": "all slots are used",
+    "reserved_slots": "the free slots are reserved for interactive clients",
+    "model": "another model is loaded",
+}
+"""Why background requests wait, by `blocked_by`."""
+
 
 def show(response: _JsonDict, *, as_json: bool) -> None:
     """Print a response as JSON, or each value with its dotted name."""
@@ -49,6 +59,7 @@ def status_rows(response: _JsonDict) -> list[tuple[str, str]]:
         *rows,
         ("budget", budget_words(response["budget"])),
         ("queue", _queue_words(queue)),
+        ("background", _background_words(queue["background"])),
         (
             "memory",
             f"{response['memory']['used_mb']:g} of {response['memory']['limit_mb']:g} MB of bodies and responses",
@@ -90,6 +101,12 @@ def preview_rows(response: _JsonDict) -> list[tuple[str, str]]:
 def _queue_words(queue: _JsonDict) -> str:
     words = f"{queue['running']} running, {queue['waiting']} waiting, slots {queue['slots'] or 'not bounded'}"
     return f"{words}; paused: new requests wait for the model server" if queue["paused"] else words
+
+
+def _background_words(background: _JsonDict) -> str:
+    words = f"{background['running']} running, {background['waiting']} waiting"
+    reason = background["blocked_by"]
+    return f"{words}: {_OBSTACLES.get(reason, reason)}" if reason else words
 
 
 def _place(backend: _JsonDict) -> str:

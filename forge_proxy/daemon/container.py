@@ -17,6 +17,7 @@ from forge_proxy.backends.ollama_catalog import OllamaEntry
 from forge_proxy.backends.ollama_window import OllamaWindow, OllamaWindows
 from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.backends.selection import SelectedBackend, select_backend
+from forge_proxy.core.background import BackgroundPolicy
 from forge_proxy.core.budget import BudgetPolicy, WindowSizing
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.dialect import Dialect
@@ -28,6 +29,7 @@ from forge_proxy.daemon.managed_server import ManagedServerControl, SwitchableSe
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.backend_switching import BackendSwitcher
+from forge_proxy.engine.background_hours import BackgroundHours
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
@@ -93,7 +95,7 @@ async def assemble(
         closing.push_async_callback(machine.close)
         catalog = catalog_of(settings.models, config.model)
         models = Models(backend, clock, config.model, catalog)
-        admission = _build_admission(choice, config, backend, clock, observe)
+        admission = _build_admission(choice, settings, backend, clock, observe)
         switching = BackendSwitcher(admission, models.forget)
         server = _switchable_server(choice, config, manager, switching, admission)
         sizing, resizer = _window_control(settings, server, ollamas, switching)
@@ -137,11 +139,16 @@ def _is_llama(choice: SelectedBackend) -> bool:
 
 
 def _build_admission(
-    choice: SelectedBackend, config: BackendConfig, backend: Backend, clock: Clock, observe: Observer
+    choice: SelectedBackend, settings: Settings, backend: Backend, clock: Clock, observe: Observer
 ) -> Admission:
+    config, jobs = settings.backend, settings.jobs
     slots = 1 if _is_llama(choice) and config.llama_cpp.slot_id is not None else config.slots
     schedule = ModelSchedule(config.llama_server.swap_after_seconds) if choice.specs else None
-    return Admission(backend, clock, observe, slots=slots, limit=config.queue_limit, schedule=schedule)
+    background = BackgroundPolicy(jobs.reserved_slots, jobs.idle_seconds)
+    return Admission(
+        backend, clock, observe, slots=slots, limit=config.queue_limit, schedule=schedule,
+        background=background, hours=BackgroundHours(jobs.daily_hours),
+    )  # fmt: skip
 
 
 def _dialect(choice: SelectedBackend, config: BackendConfig) -> Dialect:

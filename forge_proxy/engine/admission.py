@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 
+from forge_proxy.core.background import BackgroundPolicy, Priority
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendError,
@@ -21,8 +22,10 @@ from forge_proxy.core.errors import (
     ModelNotLoaded,
     Overloaded,
 )
-from forge_proxy.core.queueing import EntryState, FairQueue, QueueEntry
+from forge_proxy.core.queueing import FairQueue
 from forge_proxy.core.scheduling import LoadFailure, ModelSchedule
+from forge_proxy.core.waiting import EntryState, QueueEntry
+from forge_proxy.engine.background_hours import ALL_HOURS, BackgroundHours, DelayedCall
 from forge_proxy.engine.events import SlotsDetected
 from forge_proxy.engine.ports import Backend, Clock, Observer
 
@@ -56,11 +59,15 @@ class Admission:
         slots: int | None = None,
         limit: int = QUEUE_LIMIT,
         schedule: ModelSchedule | None = None,
+        background: BackgroundPolicy | None = None,
+        hours: BackgroundHours = ALL_HOURS,
     ) -> None:
         self._backend = backend
         self._clock = clock
         self._observe = observe
-        self.queue = FairQueue(slots, limit, schedule)
+        self.queue = FairQueue(slots, limit, schedule, background)
+        self._hours = hours
+        self._check = DelayedCall(self._start_due)
         self._grants: dict[QueueEntry, asyncio.Future[None]] = {}
         self._cached_until = math.inf if slots is not None else -math.inf
         self._is_detected = False
@@ -71,24 +78,26 @@ class Admission:
         self._mean_seconds = _INITIAL_MEAN_SECONDS
         self._spares: set[SpareSlot] = set()
 
-    def slot(self, client: str, model: str | None = None) -> Slot:
+    def slot(self, client: str, model: str | None = None, priority: Priority = "interactive") -> Slot:
         """Return a slot for one request of that client, held inside `async with`. Any string identifies a client."""
-        return Slot(self, self._clock, client, model or "")
+        return Slot(self, self._clock, client, model or "", priority)
 
-    async def enter(self, client: str, model: str = "") -> QueueEntry:
+    async def enter(self, client: str, model: str = "", priority: Priority = "interactive") -> QueueEntry:
         """Wait for a slot.
 
-        Raises `Overloaded`, `ModelNotLoaded`, or `BackendUnreachable` if the number of slots must be requested first.
+        Raises `ModelNotLoaded`, `BackendUnreachable` if the number of slots must be requested first, and `Overloaded`
+        for an interactive request if too many wait.
         """
         self._raise_if_failed(model)
         if self._clock.now() > self._cached_until and not self._pauses:
             await self._detect_slots()
-        entry = self.queue.enter(client, model, self._clock.now())
+        entry = self.queue.enter(client, model, self._now(), priority)
         if entry is None:
             raise Overloaded(self.queue.waiting, self._seconds_until_a_slot())
         if entry.state is EntryState.WAITING:
             grant = self._grants[entry] = asyncio.get_running_loop().create_future()
-            self._revoke_spares()
+            if priority == "interactive":  # drafts improve interactive responses, so they come before background work
+                self._revoke_spares()
             self._wake()
             try:
                 await grant
@@ -99,9 +108,9 @@ class Admission:
                 del self._grants[entry]
         return entry
 
-    def spare(self, client: str, model: str) -> SpareSlot | None:
+    def spare(self, client: str, model: str, priority: Priority = "interactive") -> SpareSlot | None:
         """Return a slot that is free and for which no request waits; None if there is none or the number is unknown."""
-        entry = self.queue.enter_spare(client, model, self._clock.now())
+        entry = self.queue.enter_spare(client, model, self._now(), priority)
         if entry is None:
             return None
         slot = SpareSlot(self, self._clock, entry)
@@ -119,25 +128,25 @@ class Admission:
 
     def leave(self, entry: QueueEntry) -> None:
         """Remove an entry from the queue and grant its slot to the next ones."""
-        self._grant(self.queue.leave(entry, self._clock.now()))
+        self._grant(self.queue.leave(entry, self._now()))
         self._wake()
 
     async def wait_for_swap(self) -> str:
         """Wait until another model is due and no running request prevents loading it; return its name."""
-        while (model := self.queue.next_model(self._clock.now())) is None:
+        while (model := self.queue.next_model(self._now())) is None:
             await self._changed.wait()
         return model
 
     def set_loaded(self, model: str | None) -> None:
         """Record that this model is loaded now, or none."""
-        self._grant(self.queue.serve(model, self._clock.now()))
+        self._grant(self.queue.serve(model, self._now()))
         self._wake()
 
     def fail_model(self, model: str, reason: str) -> LoadFailure | None:
         """Record that this model cannot be loaded: fail its waiting requests, and new ones for a while."""
         if self.queue.schedule is None:
             return None
-        now = self._clock.now()
+        now = self._now()
         self.queue.schedule = self.queue.schedule.with_failure(model, reason, now)
         for entry in self.queue.refuse(model):
             if not (grant := self._grants[entry]).done():
@@ -181,7 +190,7 @@ class Admission:
                     await self._detect_slots()
         finally:
             if self._pauses == 0:  # not paused again meanwhile
-                self._grant(self.queue.resume(self._clock.now()))
+                self._grant(self.queue.resume(self._now()))
                 self._wake()
 
     def record_duration(self, seconds: float, error: BaseException | None) -> None:
@@ -212,7 +221,7 @@ class Admission:
         if slots != self.queue.slots or not self._is_detected:
             self._observe(SlotsDetected(slots))
         self._is_detected = True
-        self._grant(self.queue.resize(slots, self._clock.now()))
+        self._grant(self.queue.resize(slots, self._now()))
 
     def _grant(self, started: list[QueueEntry]) -> None:
         for entry in started:
@@ -222,6 +231,28 @@ class Admission:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+        if self.queue.background_waiting:
+            self._plan_check()
+
+    def _now(self) -> float:
+        """Return the time, after informing the queue whether the hours permit background requests at that time."""
+        self.queue.is_open = self._hours.is_open()
+        return self._clock.now()
+
+    def _plan_check(self) -> None:
+        """Call `_start_due` when background requests may start by the passing of time."""
+        now = self._now()
+        at = self.queue.next_check(now)
+        if not self.queue.is_open:
+            self._check.plan(self._hours.seconds_until_open())
+        elif at is not None:
+            self._check.plan(at - now)
+        else:
+            self._check.cancel()
+
+    def _start_due(self) -> None:
+        self._grant(self.queue.start_due(self._now()))
+        self._wake()
 
     def _raise_if_failed(self, model: str) -> None:
         schedule = self.queue.schedule
@@ -240,10 +271,18 @@ class Admission:
 class Slot:
     """The slot of one request. Call `leave` as soon as the backend is done; otherwise the end of the block does."""
 
-    def __init__(self, admission: Admission, clock: Clock, client: str, model: str = "") -> None:
+    def __init__(
+        self,
+        admission: Admission,
+        clock: Clock,
+        client: str,
+        model: str = "",
+        priority: Priority = "interactive",
+    ) -> None:
         self._admission = admission
         self._clock = clock
         self._client = client
+        self._priority: Priority = priority
         self.model = model
         """The model of the request; it may be set until the block is entered."""
         self._entry: QueueEntry | None = None
@@ -252,7 +291,7 @@ class Slot:
 
     def spare(self) -> SpareSlot | None:
         """Return a further slot for the same request, see `Admission.spare`."""
-        return self._admission.spare(self._client, self.model)
+        return self._admission.spare(self._client, self.model, self._priority)
 
     @property
     def queued(self) -> float:
@@ -264,7 +303,7 @@ class Slot:
         self._arrived_at = self._clock.now()
         self._is_waiting = True
         try:
-            self._entry = await self._admission.enter(self._client, self.model)
+            self._entry = await self._admission.enter(self._client, self.model, self._priority)
         finally:
             self._is_waiting = False
             self._started_at = self._clock.now()
@@ -287,7 +326,7 @@ class SpareSlot(Slot):
     """A further slot of a request, which is revoked as soon as another request would have to wait for it."""
 
     def __init__(self, admission: Admission, clock: Clock, entry: QueueEntry) -> None:
-        super().__init__(admission, clock, entry.client, entry.model)
+        super().__init__(admission, clock, entry.client, entry.model, entry.priority)
         self._entry = entry
         self._revoked: Callable[[], object] | None = None
 

@@ -11,6 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from forge_proxy.core.background import Priority
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel
@@ -168,7 +169,7 @@ class Engine:
         `ToolCallInvalid` or `EmptyAnswer`; if chunks have been yielded by then, the response is incomplete.
         """
         recorder = RequestRecorder(self._clock, request_id, request, origin)
-        session = self._session(client, recorder)
+        session = self._session(client, recorder, origin.priority)
         slot, done = session.slot, False
         try:
             async with (
@@ -245,8 +246,8 @@ class Engine:
         """
         return self._backend.tool_mode(self.models.resolve_cached(model).served)
 
-    def _session(self, client: str, recorder: RequestRecorder) -> BackendSession:
-        return BackendSession(self._deps, self._admission.slot(client), recorder)
+    def _session(self, client: str, recorder: RequestRecorder, priority: Priority = "interactive") -> BackendSession:
+        return BackendSession(self._deps, self._admission.slot(client, priority=priority), recorder)
 
     @asynccontextmanager
     async def _admit(self, session: BackendSession, request: ChatRequest) -> AsyncGenerator[ResolvedModel]:

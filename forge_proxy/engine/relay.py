@@ -46,7 +46,8 @@ class RequestRelay:
         Raises `Overloaded`, `UnknownModel`, `RouteNotSupported` or a `BackendFault`.
         """
         done, model = False, call.body.model
-        recorder, slot = RequestRecorder(self._clock, request_id, model, origin), self._admission.slot(client)
+        recorder = RequestRecorder(self._clock, request_id, model, origin)
+        slot = self._admission.slot(client, priority=origin.priority)
         try:
             async with AsyncExitStack() as stack:
                 if call.runs_model:

@@ -39,9 +39,10 @@ class Scheduler:
             await self._switching.switch(lambda model=model: self._swap(model), drain_seconds=None)
 
     async def _swap(self, model: str) -> None:
-        schedule = self._admission.queue.schedule
-        if schedule is None or schedule.next != model:  # the request left the queue, or the model was loaded meanwhile
-            return
+        queue = self._admission.queue
+        schedule = queue.schedule
+        if schedule is None or not queue.is_awaited(model, self._clock.now()):
+            return  # the request left the queue, or the model was loaded meanwhile
         before, began = schedule.loaded, self._clock.now()
         try:
             await self._load(model)

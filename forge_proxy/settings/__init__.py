@@ -33,6 +33,7 @@ from forge_proxy.core.deprecation import RenamedFields
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.validation import describe_fault, iter_fields, suggest_name
+from forge_proxy.jobs.config import JobsConfig
 from forge_proxy.settings.errors import SettingsError as SettingsError
 from forge_proxy.settings.file import VARIABLE, SettingsFile, read_file
 from forge_proxy.settings.former_names import rename_settings
@@ -85,6 +86,7 @@ class Settings(BaseSettings):
     compaction: CompactionPolicy = Field(default_factory=CompactionPolicy)
     sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
+    jobs: JobsConfig = Field(default_factory=JobsConfig)
     runs: RunsConfig = Field(default_factory=RunsConfig)
     files: FilesConfig = Field(default_factory=FilesConfig)
     store: StoreConfig = Field(default_factory=StoreConfig)

@@ -541,3 +541,14 @@ class TestOverAnOllama:
         assert (asked["keep_alive"], asked["think"], asked["format"]) == ("1m", False, {"type": "object"})
         assert response.json()["message"]["content"] == "hi"
         assert "x-forge-interventions" not in response.headers
+
+
+async def test_a_relayed_request_has_the_priority_of_its_header() -> None:
+    heard: list[Event] = []
+    async with client_of(RelayedServer(), heard=heard) as client:
+        await client.post("/v1/embeddings", json=EMBED, headers={"x-forge-priority": "background"})
+        refused = await client.post("/v1/embeddings", json=EMBED, headers={"x-forge-priority": "low"})
+
+    (record,) = [event.record for event in heard if isinstance(event, RequestAnswered)]
+    assert record.origin.priority == "background"
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "header x-forge-priority")

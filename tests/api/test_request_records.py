@@ -85,3 +85,30 @@ async def test_a_record_contains_neither_prompt_nor_response() -> None:
 
     assert len(record.attempts) > 1
     assert secret not in repr(record)
+
+
+@pytest.mark.parametrize(
+    ("headers", "fields", "priority"),
+    [
+        ({}, {}, "interactive"),
+        ({"x-forge-priority": "background"}, {}, "background"),
+        ({"x-forge-priority": "Interactive"}, {"service_tier": "flex"}, "interactive"),
+        ({}, {"service_tier": "flex"}, "background"),
+        ({}, {"service_tier": "default"}, "interactive"),
+    ],
+)
+async def test_a_request_has_the_priority_that_its_client_chose(
+    headers: dict[str, str], fields: dict[str, str], priority: str
+) -> None:
+    record = await record_of([RIGHT], False, headers=headers, body={**ASK, **fields})
+
+    assert record.origin.priority == priority
+
+
+async def test_an_unknown_priority_is_a_400_that_names_the_header() -> None:
+    answer = await chat([RIGHT], ASK, headers={"x-forge-priority": "low"})
+
+    assert answer.status == 400
+    assert answer.error is not None
+    assert answer.error["param"] == "header x-forge-priority"
+    assert "interactive or background" in answer.error["message"]

@@ -7,7 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.queueing import EntryState, FairQueue, QueueEntry
+from forge_proxy.core.queueing import FairQueue
+from forge_proxy.core.waiting import EntryState, QueueEntry
 from tests.properties import examples
 
 

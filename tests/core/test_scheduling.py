@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.queueing import EntryState, FairQueue, QueueEntry
+from forge_proxy.core.queueing import FairQueue
 from forge_proxy.core.scheduling import ModelSchedule
+from forge_proxy.core.waiting import EntryState, QueueEntry
 from tests.properties import examples
 
 SWAP_AFTER = 10.0

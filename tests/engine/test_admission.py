@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.background import BackgroundPolicy, DailyHours
 from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard, ToolSpec
 from forge_proxy.core.errors import (
     BackendBroke,
@@ -24,6 +25,7 @@ from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.background_hours import BackgroundHours
 from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import Event, SlotsDetected
 from tests.fakes.says import Said
@@ -387,3 +389,60 @@ async def test_a_request_cancelled_during_the_query_does_not_block_others() -> N
     w.backend.may.set()
     await w.comes("c")
     assert w.inside == ["b"]
+
+
+class LoopClock:
+    """The clock of the event loop's timers."""
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+async def test_a_background_request_starts_when_the_interactive_clients_become_idle() -> None:
+    backend = Has([2])
+    backend.may.set()
+    admission = Admission(backend, LoopClock(), lambda _: None, background=BackgroundPolicy(idle_seconds=0.01))
+    async with admission.slot("a"):
+        background = asyncio.create_task(admission.slot("x", priority="background").__aenter__())
+        await settle()
+        waiting = admission.queue.background_waiting
+
+    await background  # no request arrives or ends
+
+    assert waiting == 1
+
+
+async def test_a_background_request_waits_for_the_hours_and_is_started_by_a_timer() -> None:
+    backend, moments = Has([1]), [59.99]
+    backend.may.set()
+    hours = BackgroundHours(DailyHours(1, 2), lambda: moments[-1], lambda moment: int(moment // 60))
+    admission = Admission(backend, SetClock(), lambda _: None, hours=hours)
+    background = asyncio.create_task(admission.slot("x", priority="background").__aenter__())
+    await settle()
+    obstacle = admission.queue.find_obstacle(1000.0)
+
+    moments.append(60.0)
+    await background  # no request arrives or ends
+
+    assert obstacle == "hours"
+
+
+async def test_a_background_request_cancelled_in_the_queue_is_skipped() -> None:
+    w = world(slots=1)
+    await w.comes("a")
+    waiting = [asyncio.create_task(w.admission.slot(name, priority="background").__aenter__()) for name in "xy"]
+    await w.settled()
+
+    waiting[0].cancel()
+    await w.settled()
+    w.leaves("a")
+    await w.settled()
+
+    assert waiting[0].cancelled()
+    assert waiting[1].done()
+    assert w.admission.queue.background_waiting == 0
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)

@@ -207,3 +207,26 @@ async def test_all_of_a_crowd_are_let_in_whatever_they_ask_for() -> None:
 
         assert let_in == len(names)
         assert len(w.loads) < 12
+
+
+async def test_background_requests_change_the_model_only_if_no_interactive_client_uses_it() -> None:
+    async with world() as w:
+        w.clock.time += 100
+        await w.comes("i:a")
+        background = asyncio.create_task(w.admission.slot("x", "b", "background").__aenter__())
+        await w.settled()
+        await w.leaves("i:a")
+        during = list(w.loads)
+        w.clock.time += 5
+        w.admission.set_loaded("a")  # as any event
+        await w.settled()
+
+        await background
+        assert (during, w.loads) == ([], ["b"])
+
+
+async def test_a_background_request_for_a_model_that_cannot_be_loaded_fails() -> None:
+    async with world() as w:
+        w.broken.add("b")
+        with pytest.raises(ModelNotLoaded):
+            await w.admission.slot("x", "b", "background").__aenter__()

@@ -12,20 +12,37 @@ from forge_proxy.api.admin.budget import BudgetInfo, to_budget_info
 from forge_proxy.api.admin.former_names import former_field
 from forge_proxy.api.admin.guardrails import GuardrailsInfo, to_guardrails_info
 from forge_proxy.api.admin.services import AdminServices
+from forge_proxy.core.background import Obstacle
 from forge_proxy.core.capability import CapabilityCard
+from forge_proxy.core.queueing import FairQueue
 from forge_proxy.engine.memory import MEGABYTE
+
+
+class BackgroundInfo(BaseModel):
+    """Running and waiting background requests."""
+
+    running: int
+    waiting: int
+    reserved_slots: int | None = Field(
+        description="Slots that they leave free while an interactive client is active; null if the slots are unknown."
+    )
+    blocked_by: Obstacle | None = Field(
+        description="Why they wait: all requests are paused, `jobs.hours`, interactive requests wait, all slots are"
+        " used, the free ones are reserved, or another model is loaded."
+    )
 
 
 class QueueInfo(BaseModel):
     """Running and waiting requests."""
 
     slots: int | None = Field(description="Requests that are sent to it at a time; null if unlimited or not known yet.")
-    running: int
-    waiting: int
-    limit: int = Field(description="Requests that may wait; more are a 429.")
+    running: int = Field(description="Requests that run, background requests included.")
+    waiting: int = Field(description="Interactive requests that wait.")
+    limit: int = Field(description="Interactive requests that may wait; more are a 429.")
     paused: bool = Field(
         description="Whether all requests wait because the model server is loading, stopping or switching."
     )
+    background: BackgroundInfo
 
 
 class MemoryNow(BaseModel):
@@ -127,19 +144,12 @@ class StatusEndpoints:
     async def status(self) -> StatusInfo:
         """Show the daemon, its model server, budget, queue and the machine."""
         parts, budgets = self._parts, self._parts.engine.budgets
-        queue = parts.engine.queue
         return StatusInfo(
             version=__version__,
             uptime_seconds=round(parts.clock.now() - self._started_at, 3),
             backend=await self._backend.read(),
             budget=to_budget_info(await budgets.of(), budgets.policy),
-            queue=QueueInfo(
-                slots=queue.slots,
-                running=queue.running,
-                waiting=queue.waiting,
-                limit=queue.limit,
-                paused=queue.paused,
-            ),
+            queue=_to_queue_info(parts.engine.queue, parts.clock.now()),
             memory=MemoryNow(
                 used_mb=round(parts.memory.used / MEGABYTE, 3), limit_mb=round(parts.memory.limit / MEGABYTE, 3)
             ),
@@ -175,6 +185,22 @@ class StatusEndpoints:
             cores=found.cores,
             reason=found.reason,
         )
+
+
+def _to_queue_info(queue: FairQueue, now: float) -> QueueInfo:
+    return QueueInfo(
+        slots=queue.slots,
+        running=queue.running,
+        waiting=queue.waiting,
+        limit=queue.limit,
+        paused=queue.paused,
+        background=BackgroundInfo(
+            running=queue.background_running,
+            waiting=queue.background_waiting,
+            reserved_slots=None if queue.slots is None else queue.policy.reserve(queue.slots),
+            blocked_by=queue.find_obstacle(now),
+        ),
+    )
 
 
 def _to_capability_info(card: CapabilityCard | None) -> CapabilityInfo | None:

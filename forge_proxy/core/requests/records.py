@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from forge_proxy.core.background import Priority
 from forge_proxy.core.guardrails.turn import Outcome
 from forge_proxy.core.jsontypes import JsonObject, is_count, is_object
 
@@ -27,6 +28,8 @@ class RequestOrigin:
     """The label of the client's key in `server.api_keys_file`, never the key."""
     program: str = ""
     """The program that the client names in its `user-agent`, with its version."""
+    priority: Priority = "interactive"
+    """Who waits for the response."""
 
 
 UNKNOWN_ORIGIN = RequestOrigin()

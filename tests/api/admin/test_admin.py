@@ -24,7 +24,10 @@ async def test_the_status_summarises_the_daemon() -> None:
     assert status["backend"]["health"] == {"status": "ok", "detail": ""}
     assert (status["backend"]["managed"], status["backend"]["unmanaged_reason"]) == (False, "a test started it")
     assert status["budget"]["reason"] == "the model server does not report its window, so nothing is enforced"
-    assert status["queue"] == {"slots": None, "running": 0, "waiting": 0, "limit": 100, "paused": False}
+    background = {"running": 0, "waiting": 0, "reserved_slots": None, "blocked_by": None}
+    assert status["queue"] == {
+        "slots": None, "running": 0, "waiting": 0, "limit": 100, "paused": False, "background": background
+    }  # fmt: skip
     assert status["memory"] == {"used_mb": 0, "limit_mb": 100}
     assert status["hardware"]["cores"] >= 1
 
