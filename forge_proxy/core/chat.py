@@ -167,7 +167,7 @@ class ModelCall:
         return self.resolved or ResolvedModel(self.request.model)
 
     @property
-    def prompt_parts(self) -> tuple[Json, ...]:
+    def prompt_parts(self) -> tuple[Json, Json, Json]:
         """The parts of the prompt: messages, tools and added messages."""
         added: list[Json] = [message.content for message in self.added]
         added += [call.arguments for message in self.added for call in message.tool_calls]

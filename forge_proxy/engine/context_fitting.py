@@ -16,7 +16,7 @@ from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.compaction import Plan
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow
-from forge_proxy.core.estimate import Calibration, estimate_tokens
+from forge_proxy.core.estimate import Calibration, estimate_prompt_tokens
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_integer, is_object
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.events import ContextCompacted
@@ -94,9 +94,7 @@ class ContextFitter:
             return None
         prompt = await self.measure(call)
         if not prompt.exact and overflow.tokens is not None:  # counted for this very prompt
-            self._calibrations[call.model.served] = Calibration.from_count(
-                estimate_tokens(*call.prompt_parts), overflow.tokens
-            )
+            self._calibrations[call.model.served] = Calibration.from_count(_estimate(call), overflow.tokens)
             prompt = replace(prompt, tokens=overflow.tokens)
         budget = await self._budgets.of(call.model.served)
         known = [tokens for tokens in (overflow.window, budget.tokens) if tokens is not None]
@@ -124,14 +122,14 @@ class ContextFitter:
         if exact is not None:
             return PromptSize(exact, exact=True)
         known = self._calibrations.setdefault(call.model.served, Calibration())
-        return PromptSize(known.to_tokens(estimate_tokens(*call.prompt_parts)), exact=False)
+        return PromptSize(known.to_tokens(_estimate(call)), exact=False)
 
     def calibrate(self, call: ModelCall, usage: JsonObject | None) -> None:
         """Calibrate the estimates of a model by the usage that the model server reports for a call."""
         known = self._calibrations.get(call.model.served)
         tokens = usage.get("prompt_tokens") if usage is not None else None
         if known is not None and is_count(tokens):
-            self._calibrations[call.model.served] = known.updated(estimate_tokens(*call.prompt_parts), tokens)
+            self._calibrations[call.model.served] = known.updated(_estimate(call), tokens)
 
     async def compact_in_phases(
         self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy
@@ -181,6 +179,11 @@ def select_phase(phases: Sequence[CompactedCall], aim: int) -> CompactedCall | N
     candidates = [phase for phase in phases if phase.plan.cuts]
     sufficient = next((phase for phase in candidates if phase.prompt.tokens <= aim), None)
     return sufficient or min(candidates, key=lambda phase: phase.prompt.tokens, default=None)
+
+
+def _estimate(call: ModelCall) -> int:
+    messages, tools, added = call.prompt_parts
+    return estimate_prompt_tokens([messages, added], tools)
 
 
 def _with_messages(call: ModelCall, messages: list[Json]) -> ModelCall:

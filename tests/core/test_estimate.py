@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import orjson
 import pytest
 
-from forge_proxy.core.estimate import Calibration, estimate_tokens
-from forge_proxy.core.jsontypes import Json
+from forge_proxy.core.estimate import Calibration, estimate_prompt_tokens, estimate_tokens
+from forge_proxy.core.jsontypes import Json, JsonObject
+
+DEEP: Json = json.loads("[" * 600 + "]" * 600)
 
 
 @pytest.mark.parametrize(
@@ -54,3 +59,20 @@ def test_reported_counts_calibrate_the_estimate(reports: list[tuple[int, int]], 
 
     assert calibration.to_tokens(100) == comes_to
     assert calibration.to_tokens(calibration.to_estimate(comes_to)) == comes_to
+
+
+def test_tools_count_as_the_json_that_templates_render() -> None:
+    messages: JsonObject = {"role": "user", "content": "x" * 400}
+    tools: list[Json] = [{"type": "function", "function": {"name": "t" * 40, "parameters": {"enum": [1, 2, 3]}}}]
+
+    tokens = estimate_prompt_tokens([messages], tools)
+
+    assert tokens == estimate_tokens([messages]) + len(orjson.dumps(tools)) // 4
+    assert estimate_prompt_tokens([messages], None) == estimate_tokens([messages])
+
+
+@pytest.mark.parametrize("value", [10**30, DEEP], ids=["a huge integer", "deep"])
+def test_tools_that_cannot_be_written_are_searched(value: Json) -> None:
+    tools: list[Json] = [{"name": "a" * 80, "x": value}]
+
+    assert estimate_prompt_tokens([], tools) == estimate_tokens(tools) == 21

@@ -1,4 +1,8 @@
-"""Reads the fields of a request body. The functions raise `InvalidRequest` with the path `at` for an invalid value."""
+"""Reads the fields of a request body. The functions raise `InvalidRequest` with the path of an invalid value.
+
+`within` is the path of the object that has the field, empty for the body: the path of the field is only put together
+for an error, since a request has hundreds of fields.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +17,17 @@ def reject(at: str, expected: str, got: Json) -> NoReturn:
     raise InvalidRequest(at, f"expected {expected}, got {kind_of(got)}")
 
 
-def read_text(body: JsonObject, key: str, at: str) -> str:
+def read_text(body: JsonObject, key: str, within: str = "") -> str:
     """Return a required, non-empty string."""
+    value = body.get(key)
+    if isinstance(value, str) and value:
+        return value
+    at = _path(within, key)
     if key not in body:
         raise InvalidRequest(at, "required, but missing")
-    value = body[key]
     if not isinstance(value, str):
         reject(at, "a string", value)
-    if not value:
-        raise InvalidRequest(at, "must not be empty")
-    return value
+    raise InvalidRequest(at, "must not be empty")
 
 
 def read_optional_text(body: JsonObject, key: str) -> str | None:
@@ -59,11 +64,14 @@ def read_count(body: JsonObject, key: str, least: int, most: int | None = None) 
     return value
 
 
-def read_objects(body: JsonObject, key: str, at: str) -> list[JsonObject]:
+def read_objects(body: JsonObject, key: str, within: str = "") -> list[JsonObject]:
     """Return a list of objects; empty if it is null or missing."""
     value = body.get(key)
-    if value is None:
-        return []
+    return [] if value is None else check_objects(value, _path(within, key))
+
+
+def check_objects(value: Json, at: str) -> list[JsonObject]:
+    """Return the list of objects at the path `at`."""
     if not is_list(value):
         reject(at, "a list", value)
     found: list[JsonObject] = [item for item in value if is_object(item)]
@@ -73,11 +81,16 @@ def read_objects(body: JsonObject, key: str, at: str) -> list[JsonObject]:
     return found
 
 
-def read_object(body: JsonObject, key: str, at: str) -> JsonObject:
+def read_object(body: JsonObject, key: str, within: str = "") -> JsonObject:
     """Return a required object."""
+    value = body.get(key)
+    if is_object(value):
+        return value
+    at = _path(within, key)
     if key not in body:
         raise InvalidRequest(at, "required, but missing")
-    value = body[key]
-    if not is_object(value):
-        reject(at, "an object", value)
-    return value
+    reject(at, "an object", value)
+
+
+def _path(within: str, key: str) -> str:
+    return f"{within}.{key}" if within else key

@@ -58,7 +58,7 @@ def decode_request(body: JsonObject) -> ChatRequest:
 def _messages(body: JsonObject) -> list[JsonObject]:
     if "messages" not in body:
         raise InvalidRequest("messages", "required, but missing")
-    messages = fields.read_objects(body, "messages", "messages")
+    messages = fields.read_objects(body, "messages")
     if not messages:
         raise InvalidRequest("messages", "expected at least one message")
     for index, message in enumerate(messages):
@@ -71,7 +71,7 @@ def _messages(body: JsonObject) -> list[JsonObject]:
 
 
 def _check_message(message: JsonObject, at: str) -> None:
-    role = fields.read_text(message, "role", f"{at}.role")
+    role = fields.read_text(message, "role", at)
     if role not in _KNOWN_ROLES and not role.startswith("document "):  # Granite's documents: "document 1"
         raise InvalidRequest(f"{at}.role", f"expected one of {', '.join(ROLES)}; got {role[:40]!r}")
     content = message.get("content")
@@ -81,18 +81,18 @@ def _check_message(message: JsonObject, at: str) -> None:
                 fields.reject(f"{at}.content[{number}]", "a content part", part)
     elif content is not None and not isinstance(content, str):
         fields.reject(f"{at}.content", "text, a list of parts, or null", content)
-    fields.read_objects(message, "tool_calls", f"{at}.tool_calls")
+    fields.read_objects(message, "tool_calls", at)
 
 
 def _tools(body: JsonObject) -> list[ToolSpec]:
     """Return the function tools; none if there is a tool of another type: such a request passes through unguarded."""
     tools: list[ToolSpec] = []
-    listed = fields.read_objects(body, "tools", "tools")
+    listed = fields.read_objects(body, "tools")
     if len(listed) > MAX_TOOLS:
         raise InvalidRequest("tools", f"expected at most {MAX_TOOLS} tools, got {len(listed)}")
     for index, tool in enumerate(listed):
         if tool.get("type") != "function":
-            fields.read_text(tool, "type", f"tools[{index}].type")
+            fields.read_text(tool, "type", f"tools[{index}]")
             return []
         tools.append(_tool(tool, index))
     return tools
@@ -101,10 +101,10 @@ def _tools(body: JsonObject) -> list[ToolSpec]:
 def _tool(tool: JsonObject, index: int) -> ToolSpec:
     function = tool.get("function")
     if not is_object(function):
-        function = fields.read_object(tool, "function", f"tools[{index}].function")
+        function = fields.read_object(tool, "function", f"tools[{index}]")
     name, description, schema = function.get("name"), function.get("description"), function.get("parameters")
     if not isinstance(name, str) or not name:
-        name = fields.read_text(function, "name", f"tools[{index}].function.name")
+        name = fields.read_text(function, "name", f"tools[{index}].function")
     if len(name) > MAX_TOOL_NAME:
         why = f"expected at most {MAX_TOOL_NAME} characters, got {len(name)}"
         raise InvalidRequest(f"tools[{index}].function.name", why)

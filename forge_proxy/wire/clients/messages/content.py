@@ -82,7 +82,7 @@ class PartDecoder:
             case {"type": "text" | "image" | "document"} if not is_inner:
                 raise InvalidRequest(at, "expected a text block with text, or an image or a document with a source")
             case _:
-                kind = fields.read_text(block, "type", f"{at}.type")
+                kind = fields.read_text(block, "type", at)
                 self._dropped.add(at, f"{cut_field_name(kind)} blocks are not supported")
                 return []
 

@@ -10,7 +10,7 @@ from io import StringIO
 import orjson
 
 from forge_proxy.core.chat import ChatRequest
-from forge_proxy.core.estimate import estimate_text_tokens, estimate_tokens
+from forge_proxy.core.estimate import estimate_prompt_tokens, estimate_text_tokens
 from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_list
@@ -137,7 +137,7 @@ class MessageWriter:
 
     def _prompt_size(self) -> int:
         if self.prompt_tokens is None:
-            self.prompt_tokens = estimate_tokens([*self._request.messages], self._request.body.get("tools"))
+            self.prompt_tokens = estimate_prompt_tokens([*self._request.messages], self._request.body.get("tools"))
         return self.prompt_tokens
 
 

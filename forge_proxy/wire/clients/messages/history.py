@@ -34,7 +34,7 @@ def decode_history(messages: Sequence[JsonObject], dropped: DroppedParts) -> lis
             out.append({"role": role, "content": content})
             continue
         at = f"messages[{index}]"
-        role = fields.read_text(message, "role", f"{at}.role")
+        role = fields.read_text(message, "role", at)
         blocks = read_blocks(content, f"{at}.content")
         match role:
             case "assistant":
@@ -71,14 +71,14 @@ def _assistant(blocks: Sequence[JsonObject], at: str, decoder: PartDecoder) -> J
     signed: list[Json] = []
     calls: list[Json] = []
     for index, block in enumerate(blocks):
-        match block:
-            case {"type": "thinking"}:
+        match block.get("type"):
+            case "thinking":
                 text, kept = _read_thinking(block)
                 reasoning += [text] if text else []
                 signed += kept
-            case {"type": "redacted_thinking", "data": str()}:
+            case "redacted_thinking" if isinstance(block.get("data"), str):
                 signed.append(_without_cache(block))
-            case {"type": "tool_use"}:
+            case "tool_use":
                 calls.append(_call(block, f"{at}[{index}]"))
             case _:
                 parts += decoder.decode_block(block, f"{at}[{index}]")
@@ -109,9 +109,9 @@ def _without_cache(block: JsonObject) -> JsonObject:
 
 
 def _call(block: JsonObject, at: str) -> Json:
-    name = fields.read_text(block, "name", f"{at}.name")
+    name = fields.read_text(block, "name", at)
     identity = block.get("id")
-    given = fields.read_object(block, "input", f"{at}.input")
+    given = fields.read_object(block, "input", at)
     try:
         arguments = orjson.dumps(given).decode()
     except TypeError as exc:  # more levels than can be serialized
@@ -142,12 +142,8 @@ def _user(blocks: Sequence[JsonObject], at: str, decoder: PartDecoder) -> list[J
 
 def _result(block: JsonObject, at: str, decoder: PartDecoder) -> tuple[JsonObject, list[Part]]:
     """Return the message of a result, and its images and files: model servers accept these from the user only."""
-    identity = block.get("tool_use_id")
-    content = block.get("content")
-    parts = decoder.decode(read_blocks(content, f"{at}.content"), f"{at}.content")
-    texts = [part for part in parts if part["type"] == "text"]
-    media = [part for part in parts if part["type"] != "text"]
-    text = str(to_content(texts))
+    identity, content = block.get("tool_use_id"), block.get("content")
+    text, media = (content, []) if isinstance(content, str) else _result_content(content, f"{at}.content", decoder)
     if media:
         note = f"[{len(media)} attached, in the next user message]"
         text = f"{text}\n{note}" if text else note
@@ -155,6 +151,13 @@ def _result(block: JsonObject, at: str, decoder: PartDecoder) -> tuple[JsonObjec
     if block.get("is_error") is True and not _IS_ERROR.match(text):
         text = f"Error: {text}"
     return {"role": "tool", "tool_call_id": identity if isinstance(identity, str) else "", "content": text}, media
+
+
+def _result_content(content: Json, at: str, decoder: PartDecoder) -> tuple[str, list[Part]]:
+    """Return the text of a result, and its images and files."""
+    parts = decoder.decode(read_blocks(content, at), at)
+    texts = [part for part in parts if part["type"] == "text"]
+    return str(to_content(texts)), [part for part in parts if part["type"] != "text"]
 
 
 def has_cache_marks(value: Json, levels: int = 3) -> bool:
@@ -165,7 +168,9 @@ def has_cache_marks(value: Json, levels: int = 3) -> bool:
     for item in value if is_list(value) and levels else []:
         if not is_object(item):
             continue
+        if "cache_control" in item and is_object(item["cache_control"]):
+            return True
         inner = item.get("content")
-        if is_object(item.get("cache_control")) or (is_list(inner) and has_cache_marks(inner, levels - 1)):
+        if is_list(inner) and has_cache_marks(inner, levels - 1):
             return True
     return False

@@ -6,13 +6,12 @@ server receives a field that it does not know.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from forge_proxy.core.chat import ChatRequest
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.clients import fields
-from forge_proxy.wire.clients.chat_completions.request import decode_request as decode_chat
 from forge_proxy.wire.clients.messages.content import PartDecoder, read_blocks, to_content
 from forge_proxy.wire.clients.messages.dropped import DroppedParts, cut_field_name
 from forge_proxy.wire.clients.messages.errors import ThreadsNotSupported
@@ -39,25 +38,35 @@ def decode_request(body: JsonObject) -> ChatRequest:
     dropped = DroppedParts()
     if body.get("thread"):
         raise ThreadsNotSupported
-    listed = fields.read_objects(body, "messages", "messages")
+    listed = fields.read_objects(body, "messages")
+    if not listed:
+        why = "expected at least one message" if "messages" in body else "required, but missing"
+        raise InvalidRequest("messages", why)
     system, attribution = _system(body.get("system"), dropped)
-    messages: list[Json] = [*system, *decode_history(listed, dropped)] if listed else []
-    chat: dict[str, Json] = {"messages": messages} if "messages" in body else {}
+    messages = [*system, *decode_history(listed, dropped)]
+    chat: dict[str, Json] = {"messages": [*messages]}
     if (model := fields.read_optional_text(body, "model")) is not None:
         chat["model"] = model
     tools = decode_tools(body, partial(find_named_tools, listed), dropped)
     if tools:
-        chat["tools"] = [*tools]
-    chat |= decode_tool_choice(body, tools)
-    chat |= {**decode_thinking(body, dropped), **decode_output_config(body, dropped)}
-    chat |= _options(body, dropped)
-    if fields.read_flag(body, "stream", "stream", default=False):
+        chat["tools"] = [tool.definition for tool in tools]
+    choice, choice_fields = decode_tool_choice(body, tools)
+    chat |= {**choice_fields, **decode_thinking(body, dropped), **decode_output_config(body, dropped)}
+    limit, options = _options(body, dropped)
+    chat |= options
+    if stream := fields.read_flag(body, "stream", "stream", default=False):
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     _drop_rest(body, dropped)
-    request = decode_chat(chat)
-    return replace(
-        request,
+    return ChatRequest(
+        body=chat,
+        messages=tuple(messages),
+        model=model,
+        tools=tuple(tool.spec for tool in tools),
+        tool_choice=choice,
+        parallel="parallel_tool_calls" not in choice_fields,
+        stream=stream,
         include_usage=True,
+        limit=limit,
         is_converted=True,
         dropped=dropped.entries(),
         anthropic=_anthropic_fields(body, attribution),
@@ -82,13 +91,15 @@ def _system(system: Json, dropped: DroppedParts) -> tuple[list[JsonObject], list
     return [{"role": "system", "content": content}] if content else [], attribution
 
 
-def _options(body: JsonObject, dropped: DroppedParts) -> dict[str, Json]:
+def _options(body: JsonObject, dropped: DroppedParts) -> tuple[int | None, dict[str, Json]]:
+    """Return the limit of the response in tokens, and the fields that set it and the sampling."""
     out: dict[str, Json] = {key: body[key] for key in _SAMPLING if body.get(key) is not None}
     limit = fields.read_count(body, "max_tokens", least=0)
-    if limit is not None:
-        out["max_tokens"] = limit or 1
     if limit == 0:  # a request that only fills the prompt cache
         dropped.add("max_tokens", "0 is sent as 1")
+        limit = 1
+    if limit is not None:
+        out["max_tokens"] = limit
     stops = body.get("stop_sequences")
     if stops is not None and not (is_list(stops) and all(isinstance(stop, str) for stop in stops)):
         fields.reject("stop_sequences", "a list of strings", stops)
@@ -98,7 +109,7 @@ def _options(body: JsonObject, dropped: DroppedParts) -> dict[str, Json]:
     user = metadata.get("user_id") if is_object(metadata) else None
     if isinstance(user, str) and user:
         out["user"] = user
-    return out
+    return limit, out
 
 
 def _drop_rest(body: JsonObject, dropped: DroppedParts) -> None:

@@ -60,7 +60,7 @@ def decode_embed(body: JsonObject) -> DecodedEmbedRequest:
 
 def decode_embeddings(body: JsonObject) -> DecodedEmbedRequest:
     """Decode the parsed body of `/api/embeddings`. Raises `InvalidRequest`."""
-    return _decoded(body, {"input": fields.read_text(body, "prompt", "prompt")}, is_single=True)
+    return _decoded(body, {"input": fields.read_text(body, "prompt")}, is_single=True)
 
 
 def _decoded(body: JsonObject, out: dict[str, Json], *, is_single: bool) -> DecodedEmbedRequest:

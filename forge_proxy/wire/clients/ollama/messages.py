@@ -21,7 +21,7 @@ def convert_messages(body: JsonObject) -> list[Json]:
     ids = _CallIds()
     return [
         _convert(message, f"messages[{index}]", ids)
-        for index, message in enumerate(fields.read_objects(body, "messages", "messages"))
+        for index, message in enumerate(fields.read_objects(body, "messages"))
     ]
 
 
@@ -30,11 +30,12 @@ def user_content(text: str, images: list[Json]) -> Json:
     return [*([{"type": "text", "text": text}] if text else []), *images] if images else text
 
 
-def read_images(body: JsonObject, at: str) -> list[Json]:
-    """Return the base64 images of a message, or of a prompt, as parts. Raises `InvalidRequest`."""
+def read_images(body: JsonObject, within: str = "") -> list[Json]:
+    """Return the base64 images of the message at `within`, or of a prompt, as parts. Raises `InvalidRequest`."""
     listed = body.get("images")
     if listed is None:
         return []
+    at = f"{within}.images" if within else "images"
     if not is_list(listed):
         fields.reject(at, "a list of base64 strings", listed)
     return [_image(image, f"{at}[{index}]") for index, image in enumerate(listed)]
@@ -76,7 +77,7 @@ class _CallIds:
 def _convert(message: JsonObject, at: str, ids: _CallIds) -> Json:
     out: dict[str, Json] = {key: value for key, value in message.items() if key not in _CONVERTED}
     out["role"] = message.get("role")
-    content, images = message.get("content"), read_images(message, f"{at}.images")
+    content, images = message.get("content"), read_images(message, at)
     if images and not isinstance(content, str | None):
         fields.reject(f"{at}.content", "text", content)
     out["content"] = user_content(content, images) if isinstance(content, str) else images or content
@@ -84,7 +85,7 @@ def _convert(message: JsonObject, at: str, ids: _CallIds) -> Json:
         if not isinstance(thinking, str):
             fields.reject(f"{at}.thinking", "a string", thinking)
         out["reasoning_content"] = thinking
-    calls = fields.read_objects(message, "tool_calls", f"{at}.tool_calls")
+    calls = fields.read_objects(message, "tool_calls", at)
     if calls:
         ids.begin_calls()
         out["tool_calls"] = [_call(call, f"{at}.tool_calls[{n}]", ids) for n, call in enumerate(calls)]
@@ -110,8 +111,8 @@ def _add_call_of_result(out: dict[str, Json], message: JsonObject, ids: _CallIds
 
 
 def _call(call: JsonObject, at: str, ids: _CallIds) -> Json:
-    function = fields.read_object(call, "function", f"{at}.function")
-    name, arguments = fields.read_text(function, "name", f"{at}.function.name"), function.get("arguments")
+    function = fields.read_object(call, "function", at)
+    name, arguments = fields.read_text(function, "name", f"{at}.function"), function.get("arguments")
     if isinstance(arguments, str):  # OpenAI's form, from a history of another API
         text = arguments
     elif arguments is None or is_object(arguments):

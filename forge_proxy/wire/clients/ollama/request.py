@@ -101,7 +101,7 @@ def decode_chat(body: JsonObject) -> DecodedOllamaRequest:
 
 def decode_generate(body: JsonObject) -> DecodedOllamaRequest:
     """Decode the parsed body of `/api/generate`. Raises `InvalidRequest` with the path of the field."""
-    prompt, images = fields.read_optional_text(body, "prompt") or "", read_images(body, "images")
+    prompt, images = fields.read_optional_text(body, "prompt") or "", read_images(body)
     unsupported = tuple(name for name in _ONLY_OLLAMA if body.get(name))
     if not prompt and not images and not unsupported:
         return _loading(body, GENERATE)

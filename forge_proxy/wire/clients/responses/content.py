@@ -40,7 +40,7 @@ def decode_text(content: Json, at: str) -> str:
 def _parts(content: Json, at: str) -> list[JsonObject]:
     if not is_list(content):
         fields.reject(at, "text or a list of parts", content)
-    return fields.read_objects({"": content}, "", at)
+    return fields.check_objects(content, at)
 
 
 def _decode_part(part: JsonObject, at: str) -> JsonObject:
@@ -54,7 +54,7 @@ def _decode_part(part: JsonObject, at: str) -> JsonObject:
         case "input_file":
             return _file(part, at)
         case "input_audio":
-            return {"type": "input_audio", "input_audio": fields.read_object(part, "input_audio", f"{at}.input_audio")}
+            return {"type": "input_audio", "input_audio": fields.read_object(part, "input_audio", at)}
         case _:
             raise InvalidRequest(f"{at}.type", _EXPECTED)
 

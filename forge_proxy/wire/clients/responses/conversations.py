@@ -33,7 +33,7 @@ def read_metadata(body: JsonObject) -> str:
 
 def decode_items(body: JsonObject, most: int, *, is_required: bool = True) -> list[JsonObject]:
     """Return the items to add, after a check that requests can continue them. Raises `InvalidRequest`."""
-    items = fields.read_objects(body, "items", "items")
+    items = fields.read_objects(body, "items")
     if is_required and not items:
         raise InvalidRequest("items", "expected at least one item")
     if len(items) > most:

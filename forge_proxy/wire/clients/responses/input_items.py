@@ -26,7 +26,7 @@ def listed_items(value: Json) -> list[JsonObject]:
         return []
     if isinstance(value, str):
         return [{"type": "message", "role": "user", "content": value}]
-    return fields.read_objects({"input": value}, "input", "input")
+    return fields.check_objects(value, "input")
 
 
 def type_of(item: JsonObject) -> str:
@@ -69,7 +69,7 @@ class InputDecoder:
             case "additional_tools":
                 pass  # the tools are already offered
             case "tool_search_output":
-                names = [str(tool.get("name")) for tool in fields.read_objects(item, "tools", f"{at}.tools")]
+                names = [str(tool.get("name")) for tool in fields.read_objects(item, "tools", at)]
                 self.conversation.add_result(_call_id(item), write({"tools": [*names]}))
             case "":
                 raise InvalidRequest(f"{at}.type", "required, but missing")
@@ -79,7 +79,7 @@ class InputDecoder:
                 self.dropped.append(f"{at}: {kind[:_MAX_QUOTED]} is not supported")
 
     def _add_message(self, item: JsonObject, at: str) -> None:
-        role = fields.read_text(item, "role", f"{at}.role")
+        role = fields.read_text(item, "role", at)
         if role not in _ROLES:
             raise InvalidRequest(f"{at}.role", f"expected one of {', '.join(_ROLES)}; got {role[:_MAX_QUOTED]!r}")
         content = item.get("content")
@@ -102,7 +102,7 @@ class InputDecoder:
             self.conversation.add_reasoning(text)
 
     def _add_call(self, item: JsonObject, kind: str, at: str) -> None:
-        name = fields.read_text(item, "name", f"{at}.name")
+        name = fields.read_text(item, "name", at)
         namespace = fields.read_optional_text(item, "namespace")
         if kind == "custom_tool_call":
             arguments = write({INPUT: _string(item, "input", at)})
@@ -129,8 +129,8 @@ def add_item_tools(tools: OfferedTools, items: Iterable[JsonObject], at: str) ->
     """Offer the tools that items of the conversation add."""
     for index, item in enumerate(items):
         if item.get("type") in TOOL_ITEMS:
-            path = f"{at}[{index}].tools"
-            tools.add(fields.read_objects(item, "tools", path), path)
+            within = f"{at}[{index}]"
+            tools.add(fields.read_objects(item, "tools", within), f"{within}.tools")
 
 
 def _call_id(item: JsonObject) -> str:

@@ -45,7 +45,7 @@ def decode_request(
     stored = stored or ()
     items = listed_items(body.get("input"))
     tools = OfferedTools()
-    tools.add(fields.read_objects(body, "tools", "tools"), "tools")
+    tools.add(fields.read_objects(body, "tools"), "tools")
     add_item_tools(tools, stored, STORED)
     add_item_tools(tools, items, "input")
     decoder = InputDecoder(tools)

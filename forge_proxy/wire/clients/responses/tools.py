@@ -63,29 +63,30 @@ class OfferedTools:
         return known or (flatten_name(namespace, name) if namespace else name)
 
     def _add(self, tool: JsonObject, at: str) -> None:
-        kind = fields.read_text(tool, "type", f"{at}.type")
+        kind = fields.read_text(tool, "type", at)
         match kind:
             case "function" | "custom":
-                self._add_named(tool, at, None)
+                self._add_named(tool, kind, at, None)
             case "namespace":
                 namespace = _name(tool, at)
-                for index, inner in enumerate(fields.read_objects(tool, "tools", f"{at}.tools")):
-                    self._add_named(inner, f"{at}.tools[{index}]", namespace)
+                for index, inner in enumerate(fields.read_objects(tool, "tools", at)):
+                    within = f"{at}.tools[{index}]"
+                    self._add_named(inner, fields.read_text(inner, "type", within), within, namespace)
             case _ if kind in CLIENT_TOOLS and is_client_executed(tool):
                 self._offer(_client_tool(tool, kind))
             case _:
                 self.dropped.append(f"{at}: {kind[:_MAX_QUOTED]} is not supported")
 
-    def _add_named(self, tool: JsonObject, at: str, namespace: str | None) -> None:
+    def _add_named(self, tool: JsonObject, kind: str, at: str, namespace: str | None) -> None:
         name = _name(tool, at)
         known = self._function_of.get((namespace, name))
         function = known or (self._flatten(namespace, name) if namespace else name)
-        match fields.read_text(tool, "type", f"{at}.type"):
+        match kind:
             case "function":
                 self._offer(_function_tool(tool, at, name, namespace, function))
             case "custom":
                 self._offer(_custom_tool(tool, at, name, namespace, function))
-            case kind:
+            case _:
                 self.dropped.append(f"{at}: {kind[:_MAX_QUOTED]} is not supported")
 
     def _flatten(self, namespace: str, name: str) -> str:
@@ -114,7 +115,7 @@ def flatten_name(namespace: str, name: str) -> str:
 
 
 def _name(tool: JsonObject, at: str) -> str:
-    name = fields.read_text(tool, "name", f"{at}.name")
+    name = fields.read_text(tool, "name", at)
     if len(name) > MAX_TOOL_NAME:
         raise InvalidRequest(f"{at}.name", f"expected at most {MAX_TOOL_NAME} characters, got {len(name)}")
     return name
@@ -126,25 +127,22 @@ def _description(tool: JsonObject) -> str:
 
 
 def _function_tool(tool: JsonObject, at: str, name: str, namespace: str | None, function: str) -> OfferedTool:
+    description, parameters = _description(tool), tool.get("parameters")
     schema: Schema
-    match tool.get("parameters"):
-        case None:
-            schema = True
-        case bool(value):
-            schema = value
-        case dict(value):
-            schema = value
-        case value:
-            fields.reject(f"{at}.parameters", "a JSON Schema", value)
+    if is_object(parameters) or isinstance(parameters, bool):
+        schema = parameters
+    elif parameters is None:
+        schema = True
+    else:
+        fields.reject(f"{at}.parameters", "a JSON Schema", parameters)
     definition: dict[str, Json] = {
         "name": function,
-        "description": _description(tool),
-        "parameters": schema if is_object(schema) else _NO_PARAMETERS,
+        "description": description,
+        "parameters": parameters if is_object(parameters) else _NO_PARAMETERS,
     }
     if isinstance(strict := tool.get("strict"), bool):
         definition["strict"] = strict
-    spec = ToolSpec(function, schema, _description(tool))
-    return OfferedTool("function", spec, name, namespace, definition)
+    return OfferedTool("function", ToolSpec(function, schema, description), name, namespace, definition)
 
 
 def _custom_tool(tool: JsonObject, at: str, name: str, namespace: str | None, function: str) -> OfferedTool:
