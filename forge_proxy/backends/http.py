@@ -339,6 +339,8 @@ async def _turn_seconds() -> float:
 def _fault_of(exc: Exception) -> str | None:
     """Describe a malformed response; None if it only ended early. Never quotes it: it may contain secrets."""
     words = str(exc)
+    if "Not enough data" in words:  # TransferEncodingError or ContentLengthError, as the cause or in the message only
+        return None
     if isinstance(exc, aiohttp.ClientResponseError | ValueError) or "400, message" in words:
         return "its response is not HTTP, or its headers are too large"
     return None

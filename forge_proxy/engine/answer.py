@@ -52,7 +52,7 @@ from forge_proxy.engine.events import (
     RequestFailed,
     ToolsUnvalidated,
 )
-from forge_proxy.engine.exchange import BackendExchange, BackendSession, EngineDeps
+from forge_proxy.engine.exchange import BackendExchange, BackendSession, CallResent, EngineDeps
 from forge_proxy.engine.learned_forms import LearnedForms
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.relay import RequestRelay
@@ -336,16 +336,26 @@ class Engine:
 async def _relay(
     session: BackendSession, call: ModelCall, suppressor: CallSuppressor | None = None
 ) -> AsyncGenerator[AnswerEvent]:
-    """Relay the response to a call that needs no guardrails except, at most, the suppression of calls."""
+    """Relay the response to a call that needs no guardrails except, at most, the suppression of calls.
+
+    The chunks of a whole response are kept until its end, so that it can be retried: some servers stream it.
+    """
     exchange = BackendExchange(session, call)
     has_begun = False
+    whole: list[Chunk] = []
     async with aclosing(exchange.events(lambda _: not has_begun)) as events:
         async for event in events:
-            if isinstance(event, Chunk):
-                has_begun = has_begun or event.progress is None
-                yield suppressor.take(event) if suppressor else event
-            elif isinstance(event, ContextCompacted):
+            if isinstance(event, CallResent):
+                whole.clear()
+            elif isinstance(event, ContextCompacted) or event.progress is not None:
                 yield event
+            elif call.stream:
+                has_begun = True
+                yield suppressor.take(event) if suppressor else event
+            else:
+                whole.append(event)
     session.slot.leave()
+    for chunk in whole:
+        yield suppressor.take(chunk) if suppressor else chunk
     exchange.calibrate()
     yield Report.of_relay(suppressor.interventions if suppressor else ())

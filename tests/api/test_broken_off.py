@@ -18,6 +18,15 @@ PLAIN = {key: value for key, value in ASK.items() if key != "tools"}
 CLOSED = BackendBroke("http://scripted", "it closed the connection without a response")
 OUT_OF_MEMORY: dict[str, Any] = {"error": {"code": 500, "message": "out of memory", "type": "server_error"}}
 ERROR_FIRST = Said(status=200, events=[OUT_OF_MEMORY])
+
+
+class StreamedAnyway(Said):
+    """The response of a server that streams whether the request asks for a stream or not."""
+
+    def as_whole(self) -> bytes:
+        return self.as_stream()
+
+
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 guarded_too = pytest.mark.parametrize("body", [PLAIN, ASK], ids=["unguarded", "guarded"])
 
@@ -55,6 +64,17 @@ async def test_a_response_of_which_nothing_was_sent_is_retried_unguarded_too(
     answer = await chat([broken, broken, RIGHT], body, stream=stream)
 
     assert (answer.status, answer.calls) == (200, [("get_weather", PARIS)])
+
+
+@guarded_too
+async def test_a_whole_response_that_the_server_streams_is_retried(body: dict[str, Any]) -> None:
+    broken = StreamedAnyway(text="It is sunny in", breaks_off=True)
+
+    answer = await chat(
+        [broken, broken, StreamedAnyway(text="It rains.")], body, policy=GuardPolicy(text_responses="accept")
+    )
+
+    assert (answer.status, answer.text, answer.finish) == (200, "It rains.", "stop")
 
 
 @both
