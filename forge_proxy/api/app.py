@@ -9,7 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from forge_proxy.api.admin.routes import add_admin_routes
 from forge_proxy.api.admin.services import AdminServices
-from forge_proxy.api.auth import ApiKeyMiddleware, KeyRing
+from forge_proxy.api.auth import METRICS_PATH, ApiKeyMiddleware, KeyRing
 from forge_proxy.api.bodies import LargeBodies
 from forge_proxy.api.chat_completions import CHAT_COMPLETIONS
 from forge_proxy.api.config import ServerConfig
@@ -24,6 +24,7 @@ from forge_proxy.api.health import HealthChecks
 from forge_proxy.api.home import HomePage
 from forge_proxy.api.limits import BodyLimitMiddleware
 from forge_proxy.api.messages import MESSAGES, TokenCountEndpoint
+from forge_proxy.api.metrics import MetricsEndpoint
 from forge_proxy.api.models import ModelList
 from forge_proxy.api.ollama import OLLAMA_SURFACES, OllamaEndpoint
 from forge_proxy.api.ollama_embeddings import OllamaEmbeddings
@@ -86,6 +87,8 @@ def create_app(
         FileEndpoints(files).add_routes(app)
     if admin is not None:
         add_admin_routes(app, admin, config.keepalive_seconds)
+        if admin.metrics is not None:
+            app.add_route(METRICS_PATH, MetricsEndpoint(admin.metrics).show, methods=["GET"])
     health = HealthChecks(backend)
     app.add_route("/health", health.health, methods=["GET"])
     app.add_route("/healthz", health.alive, methods=["GET"])

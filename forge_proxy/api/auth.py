@@ -19,8 +19,18 @@ from forge_proxy.api.origins import is_private
 
 OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"})
 """Paths that need no key: load balancers and container engines probe them, and browsers show them."""
-_ADMINISTRATION = ("/admin/", "/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/")
-"""Paths that need a key of the admin API: its own, and those that change the models of an Ollama."""
+METRICS_PATH = "/metrics"
+_ADMINISTRATION = (
+    "/admin/",
+    METRICS_PATH,
+    "/api/pull",
+    "/api/push",
+    "/api/create",
+    "/api/copy",
+    "/api/delete",
+    "/api/blobs/",
+)
+"""Paths that need a key of the admin API: its own, the metrics, and those that change the models of an Ollama."""
 _HEADERS = frozenset({b"authorization", b"x-api-key"})
 MAX_LABEL = 64
 """Characters of a key's label."""
@@ -96,12 +106,14 @@ class AcceptedKeys:
     """If empty, `api` applies to the admin API too."""
     is_admin_open: bool
     """Whether the admin API is enabled without admin keys."""
+    are_metrics_open: bool = False
+    """Whether `/metrics` needs no key."""
 
 
 def read_accepted_keys(config: ServerConfig) -> AcceptedKeys:
     """Read all keys from the settings and the key files. Raises `ServerConfigError`."""
     is_admin_open = config.allow_public_without_keys or is_private(config.host)
-    return AcceptedKeys(read_keys(config), read_admin_keys(config), is_admin_open)
+    return AcceptedKeys(read_keys(config), read_admin_keys(config), is_admin_open, config.metrics_public)
 
 
 class KeyRing:
@@ -116,7 +128,7 @@ class KeyRing:
 
     def refusal(self, path: str, sent: list[bytes]) -> AccessDenied | None:
         """Return the error for a request that sent these keys; None if it is allowed."""
-        if path in OPEN_PATHS:
+        if path in OPEN_PATHS or (path == METRICS_PATH and self._keys.are_metrics_open):
             return None
         keys, wanted = self._keys.api, "server.api_keys"
         if path.startswith(_ADMINISTRATION):

@@ -76,6 +76,11 @@ class ServerConfig(BaseModel):
         " but the admin API is disabled if other machines can reach the daemon.",
     )
     admin_keys_file: Path | None = Field(default=None, description="File with more admin keys, one per line.")
+    metrics_public: bool = Field(
+        default=False,
+        description="Show /metrics without a key. Default: it needs a key like the admin API. It contains the names of"
+        " models, no text and no names of clients.",
+    )
     allow_public_without_keys: bool = Field(
         default=False,
         description="Allow a publicly reachable address without API keys, if something else restricts access.",

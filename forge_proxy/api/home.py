@@ -20,6 +20,7 @@ _LINKS = {
     "/v1/models": "the models and their context windows",
     "/docs": "the API documentation",
     "/openapi.json": "the API as an OpenAPI document",
+    "/metrics": "metrics for Prometheus; may need an admin key",
     "/health": "the health of the model server",
     "/admin/v1/status": "the state in detail; may need an admin key",
 }

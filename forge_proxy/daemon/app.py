@@ -23,6 +23,7 @@ from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.daemon.container import EngineAssembly, MonotonicClock, assemble
 from forge_proxy.daemon.database import build_files, build_response_storage, shared_database
 from forge_proxy.daemon.jobs import JobServices, build_jobs, resume, store_url
+from forge_proxy.daemon.metrics import build_metrics
 from forge_proxy.daemon.reload import LiveSettings
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
@@ -31,6 +32,7 @@ from forge_proxy.hardware.files import find_ram_mb
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 from forge_proxy.telemetry.fan_out import EventFanOut
+from forge_proxy.telemetry.metrics import Metrics
 from forge_proxy.workflows.runs.service import Runs
 
 
@@ -136,7 +138,8 @@ async def build(
     settings: Settings, listener: socket.socket, read: Callable[[], Settings], log: FilteringBoundLogger
 ) -> AsyncGenerator[Daemon]:
     """Build the daemon over a listening socket. `read` reloads the settings. Raises `BackendChoiceError`."""
-    observe = observe_in_next_iteration(EventFanOut([logs.LogObserver(log)]))
+    listeners = EventFanOut([logs.LogObserver(log)])
+    observe = observe_in_next_iteration(listeners)
     memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
     async with (
         assemble(settings, observe, memory) as parts,
@@ -152,7 +155,9 @@ async def build(
         log_backend(parts.choice, settings, log)
         keys = KeyRing(settings.server)
         live = LiveSettings(settings, read, parts.engine, keys)
-        admin = _admin_services(parts, live, services.runs, memory)
+        metrics = build_metrics(parts)
+        listeners.add(metrics)
+        admin = _admin_services(parts, live, services.runs, memory, metrics)
         responses = build_response_storage(settings, database)
         files = build_files(settings, database)
         app = create_app(
@@ -171,7 +176,9 @@ def log_backend(choice: SelectedBackend, settings: Settings, log: FilteringBound
         log.warning("test model", note="understands only a few phrases: for trying out the daemon, not for real work")
 
 
-def _admin_services(parts: EngineAssembly, live: LiveSettings, runs: Runs, memory: MemoryBudget) -> AdminServices:
+def _admin_services(
+    parts: EngineAssembly, live: LiveSettings, runs: Runs, memory: MemoryBudget, metrics: Metrics
+) -> AdminServices:
     choice = parts.choice
     unmanaged = "" if parts.control else f"the {choice.kind} at {parts.backend.url} was started elsewhere"
     return AdminServices(
@@ -184,6 +191,7 @@ def _admin_services(parts: EngineAssembly, live: LiveSettings, runs: Runs, memor
         memory=memory,
         control=parts.control,
         runs=runs,
+        metrics=metrics,
     )
 
 

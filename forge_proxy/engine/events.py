@@ -43,6 +43,8 @@ class ServerStateChanged:
     server: str
     state: str
     detail: str | None = None
+    model: str = ""
+    """The model that it serves."""
 
 
 @dataclass(frozen=True, slots=True)

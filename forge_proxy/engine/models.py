@@ -77,6 +77,19 @@ class Models:
                 self._cached_until = self._clock.now() + _CACHED_SECONDS
         return self.resolve_cached(requested)
 
+    def is_known(self, name: str) -> bool:
+        """Return whether the catalog, the settings or the latest list has this name. Never requests the list."""
+        if self._catalog is not None:
+            return self._catalog.resolve(name) is not None
+        return name in self._names or name == self._default
+
+    @property
+    def first_known(self) -> str | None:
+        """The model for requests without one, as far as it is known without a request to the backend."""
+        if self._catalog is not None:
+            return self._catalog.first
+        return self._default or (self._cards[0].id if self._cards else None)
+
     async def default_name(self) -> str:
         """Return the model for requests without one: the default, else the first.
 

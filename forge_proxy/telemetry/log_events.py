@@ -98,7 +98,7 @@ def _server_line(event: _ServerEvent) -> LogLine:
         case SamplingRecommended(model, family, source):
             note = "set sampling.defaults: on to use the recommended sampling parameters of this model"
             return LogLine("sampling", {"model": model, "family": family, "source": source, "note": note})
-        case ServerStateChanged(server, state, detail):
+        case ServerStateChanged(server, state, detail, _):
             fields = {"server": server, "state": state, **({"detail": detail} if detail else {})}
             return LogLine("model server", fields, "warning" if state in _FAILURE_STATES else "info")
         case TemplateLearned(model, form, why):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from forge_proxy.api.admin.ports import BackendControl, LiveConfiguration, NotManaged
+from forge_proxy.api.metrics import MetricsSource
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource
@@ -22,7 +23,7 @@ class BackendSelection:
 
 @dataclass(frozen=True, slots=True)
 class AdminServices:
-    """The parts. Without a `control` the model server is not managed; without `runs` their routes do not exist."""
+    """The parts. Without a `control` the model server is not managed; without another part its routes do not exist."""
 
     engine: Engine
     backend: Backend
@@ -33,6 +34,7 @@ class AdminServices:
     memory: MemoryBudget
     control: BackendControl | None = None
     runs: Runs | None = None
+    metrics: MetricsSource | None = None
 
     @property
     def managed(self) -> BackendControl:

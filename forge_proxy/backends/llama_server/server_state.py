@@ -61,7 +61,7 @@ class ServerState:
         self._changed.set()
         self._changed = asyncio.Event()
         if state != old.state or error:
-            self._observe(ServerStateChanged(self.name, state, error))
+            self._observe(ServerStateChanged(self.name, state, error, self.status.spec.alias))
 
     def report_loading(self, pid: int, progress: LoadProgress | None) -> None:
         """Update the progress of loading. The observer gets a report every 10 s."""
@@ -70,5 +70,5 @@ class ServerState:
             self.set("loading")
         if progress and progress.seconds >= self._reported_at + _REPORT_INTERVAL:
             self._reported_at = progress.seconds
-            self._observe(ServerStateChanged(self.name, "loading", str(progress)))
+            self._observe(ServerStateChanged(self.name, "loading", str(progress), self.status.spec.alias))
         self.status = replace(self.status, pid=pid, progress=progress)
