@@ -32,7 +32,7 @@ from forge_proxy.hardware.files import find_ram_mb
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 from forge_proxy.telemetry.fan_out import EventFanOut
-from forge_proxy.telemetry.metrics import Metrics
+from forge_proxy.telemetry.metrics import DaemonMetrics
 from forge_proxy.workflows.runs.service import Runs
 
 
@@ -177,7 +177,7 @@ def log_backend(choice: SelectedBackend, settings: Settings, log: FilteringBound
 
 
 def _admin_services(
-    parts: EngineAssembly, live: LiveSettings, runs: Runs, memory: MemoryBudget, metrics: Metrics
+    parts: EngineAssembly, live: LiveSettings, runs: Runs, memory: MemoryBudget, metrics: DaemonMetrics
 ) -> AdminServices:
     choice = parts.choice
     unmanaged = "" if parts.control else f"the {choice.kind} at {parts.backend.url} was started elsewhere"

@@ -35,7 +35,7 @@ class LiveState:
     """The model for requests without one, if known."""
 
 
-class Metrics:
+class DaemonMetrics:
     """The metrics of one daemon, with a registry of its own. It is a listener of events."""
 
     def __init__(self, is_known_model: Callable[[str], bool], read_state: Callable[[], Awaitable[LiveState]]) -> None:

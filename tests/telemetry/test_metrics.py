@@ -1,4 +1,4 @@
-"""Metrics add up what the records of requests say, and their labels stay few."""
+"""DaemonMetrics add up what the records of requests say, and their labels stay few."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from forge_proxy.core.budget import Budget, BudgetMode
 from forge_proxy.core.guardrails.turn import Outcome
 from forge_proxy.core.requests.records import AttemptRecord, CallRecord, RequestOrigin, TokenCounts
 from forge_proxy.engine.events import BudgetResolved, Event, RequestAbandoned, RequestFailed, ServerStateChanged
-from forge_proxy.telemetry.metrics import LiveState, Metrics
+from forge_proxy.telemetry.metrics import DaemonMetrics, LiveState
 from tests.fakes.records import record_with
 
 RETRIED = record_with(
@@ -25,14 +25,14 @@ RETRIED = record_with(
 )
 
 
-def make_metrics(known: tuple[str, ...] = ("m",), state: LiveState | None = None) -> Metrics:
+def make_metrics(known: tuple[str, ...] = ("m",), state: LiveState | None = None) -> DaemonMetrics:
     async def read_state() -> LiveState:
         return state or LiveState(is_backend_up=True, waiting=3, running=2, default_model="m")
 
-    return Metrics(known.__contains__, read_state)
+    return DaemonMetrics(known.__contains__, read_state)
 
 
-async def scrape(metrics: Metrics) -> dict[str, float]:
+async def scrape(metrics: DaemonMetrics) -> dict[str, float]:
     """Return each sample by its name and its labels' values."""
     text, content_type = await metrics.render("")
     assert content_type.startswith("text/plain")
