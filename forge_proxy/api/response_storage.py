@@ -64,6 +64,7 @@ class ResponseStorage:
     async def decode(self, received: ReceivedRequest, large_bodies: LargeBodies) -> DecodedResponsesRequest:
         """Decode a request together with what it refers to. Raises `InvalidRequest` or `MemoryFull`."""
         response_id, body = f"resp_{secrets.token_hex(16)}", received.body
+        read_links(body)  # raises before the store is opened for it
         is_stored = self._open_store is not None and wants_storing(body, default=self.retention.is_default)
         if is_stored:
             await self._store()  # raises before the model has worked for it

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
-from tests.attack import backend, callbacks, faults, front_door, limits, load, secrets, tools, traces
+from tests.attack import backend, callbacks, client_apis, faults, front_door, limits, load, secrets, tools, traces
 from tests.attack.attack import Attack, Drill, Result
 from tests.attack.measuring import run_attack, run_drill
 from tests.attack.table import render, write_into
 from tests.attack.target import target
 
-_MODULES = (front_door, backend, load, faults, limits, tools, callbacks, secrets, traces)
+_MODULES = (front_door, client_apis, backend, load, faults, limits, tools, callbacks, secrets, traces)
 
 
 def all_attacks() -> list[Attack | Drill]:
@@ -32,7 +32,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", help="only attacks whose `group: name` holds this; may be repeated")
     parser.add_argument("--list", action="store_true", help="print the names and end")
-    parser.add_argument("--write", type=Path, help="also replace the table in this page")
+    parser.add_argument("--write", type=Path, help="also replace the rows of the table in this page")
     options = parser.parse_args()
     wanted: Sequence[str] = options.only or [""]
     attacks = [one for one in all_attacks() if any(word in f"{one.group}: {one.name}" for word in wanted)]
@@ -40,9 +40,10 @@ def main() -> int:
         print("\n".join(f"{attack.group}: {attack.name}" for attack in attacks))
         return 0
     results = [result for batch in _batches(attacks) for result in _run(batch)]
-    print(f"\n{render(results)}\n")
+    date = datetime.now(UTC).date().isoformat()
+    print(f"\n{render(results, date)}\n")
     if options.write:
-        write_into(options.write, results, datetime.now(UTC).date().isoformat())
+        write_into(options.write, results, date, all_attacks())
     failed = [result for result in results if not result.held]
     print(f"{len(results)} attacks, {len(failed)} succeeded")
     return 1 if failed or not results else 0

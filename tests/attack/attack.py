@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from tests.attack.target import Target
 from tests.fakes.processes import Process, model_server
 
-Group: TypeAlias = Literal["front door", "backend", "load", "faults", "tools", "secrets"]
+Group: TypeAlias = Literal["front door", "client APIs", "backend", "load", "faults", "tools", "secrets"]
 
 
 @dataclass(frozen=True)

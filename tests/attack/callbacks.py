@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests.attack.attack import Drill
-from tests.attack.faults import own_folder
+from tests.attack.target import own_folder
 from tests.attack.tools import http_tool, tools_daemon
 from tests.fakes.far_side import SECRET, far_side
 from tests.fakes.processes import ROOT, Process, environment, free_port, until

@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -20,20 +19,13 @@ from pathlib import Path
 import httpx
 
 from tests.attack.attack import Drill
-from tests.attack.target import CHAT, TOOL, Target, ask, together
+from tests.attack.target import CHAT, TOOL, Target, ask, own_folder, together
 from tests.fakes.far_side import FarSide, far_side
 from tests.fakes.postgres import postgres
 from tests.fakes.processes import Process, children, daemon, has_ended, model_server, until
 from tests.system.runs import FINISHED, RUNS, Place, kill, look, submission, submit
 
 _PROMPT = {"role": "user", "content": "Please get the weather with city Paris and days 3."}
-
-
-@contextmanager
-def own_folder() -> Generator[Path]:
-    """A folder of a drill's own."""
-    with tempfile.TemporaryDirectory(prefix="forge-attack-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
 
 
 def _chat(proxy: Process, seconds: float = 60, **fields: object) -> httpx.Response:

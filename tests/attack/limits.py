@@ -16,8 +16,7 @@ from pathlib import Path
 import httpx
 
 from tests.attack.attack import Drill
-from tests.attack.faults import own_folder
-from tests.attack.target import CHAT, TOOL, Target, ask, head, statuses, together
+from tests.attack.target import CHAT, TOOL, Target, ask, head, own_folder, statuses, together
 from tests.fakes.far_side import far_side
 from tests.fakes.processes import Process, daemon, model_server
 from tests.fakes.wall_clock import WallClock

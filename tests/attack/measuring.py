@@ -46,7 +46,7 @@ def run_attack(attack: Attack, target: Target) -> Result:
 
     def run() -> None:
         nonlocal waits
-        with _canary(target, attack.settings.get("FORGE_PROXY_SERVER__API_KEYS", "")) as waits:
+        with _canary(target, attack.settings.get("FORGE_PROXY_SERVER__API_KEYS", "").split(",")[0]) as waits:
             attack.run(target)
 
     with _sampled(target, before) as memory:

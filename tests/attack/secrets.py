@@ -6,15 +6,13 @@ import json
 import os
 import signal
 import stat
-import tempfile
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 
 from tests.attack.attack import Drill
-from tests.attack.target import CHAT, TOOL, ask
+from tests.attack.target import CHAT, TOOL, ask, own_folder
 from tests.fakes.far_side import far_side
 from tests.fakes.processes import command, daemon, model_server
 from tests.system.runs import FINISHED, RUNS, submission
@@ -25,13 +23,6 @@ _PAGES = (
     "/admin/v1/settings", "/admin/v1/models", "/admin/v1/backend", "/admin/v1/backend/logs", "/admin/v1/guardrails",
     "/admin/v1/budget", "/admin/v1/sampling", "/admin/v1/runs", "/nowhere",
 )  # fmt: skip
-
-
-@contextmanager
-def own_folder() -> Generator[Path]:
-    """A folder of a drill's own."""
-    with tempfile.TemporaryDirectory(prefix="forge-attack-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
 
 
 def check(shown: str, where: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,13 @@ class Answer(NamedTuple):
             return str(json.loads(self.body)["error"]["message"])
         except (ValueError, KeyError, TypeError):
             return ""
+
+
+@contextmanager
+def own_folder() -> Generator[Path]:
+    """A folder of an attack's own."""
+    with tempfile.TemporaryDirectory(prefix="forge-attack-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 class Target:
@@ -128,7 +136,8 @@ def target(
         backend = stack.enter_context(server())
         options = ("--backend", "openai", "--backend-url", backend.url)
         figures = stack.enter_context(figures_file())
-        env = {**settings, FIGURES_FILE: str(figures)}
+        state = stack.enter_context(own_folder())
+        env = {"XDG_STATE_HOME": str(state), **settings, FIGURES_FILE: str(figures)}
         with _limited(descriptors):
             proxy = stack.enter_context(daemon(*options, env=env, module="tests.attack.loop_monitor", forked=False))
         running = Target(proxy, backend, LoopFigures(figures))

@@ -11,7 +11,7 @@ from tests.attack.__main__ import all_attacks
 from tests.attack.adversary_server import BEHAVIOURS
 from tests.attack.attack import Attack, Drill, Result
 from tests.attack.measuring import run_attack, run_drill
-from tests.attack.table import render, write_into
+from tests.attack.table import write_into
 from tests.attack.target import Target, ask, target
 from tests.fakes.processes import ROOT, model_server
 
@@ -63,16 +63,31 @@ def test_a_drill_reports_what_it_raises(fault: Exception) -> None:
 def test_the_table_replaces_the_one_before_and_nothing_else(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- attack table: begin -->\nold\n<!-- attack table: end -->\nafter\n")
-    results = [Result(Drill("a|b", "faults", lambda: None), "x|y", 1.0)]
+    drill = Drill("a|b", "faults", lambda: None)
+    results = [Result(drill, "x|y", 1.0)]
 
-    write_into(page, results, "2026-11-22")
+    write_into(page, results, "2026-11-22", [drill])
 
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert "| faults: a|b | **failed**: x\\|y | 1.0 | – | – | – | – | – |" in render(results)
+    assert "| faults: a|b | **failed**: x\\|y | 1.0 | – | – | – | – | – | 2026-11-22 |" in text
     assert "0 of 1 held" in text
+
+
+def test_some_attacks_replace_their_own_rows(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- attack table: begin --><!-- attack table: end -->")
+    first, second, gone = (Drill(name, "faults", lambda: None) for name in ("first", "second", "gone"))
+    write_into(page, [Result(gone, None, 1.0), Result(second, "why", 2.0)], "2026-11-22", [gone, second])
+
+    write_into(page, [Result(first, None, 3.0)], "2026-11-23", [first, second])
+
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| faults")]
+    assert [row.split(" | ")[0] for row in rows] == ["| faults: first", "| faults: second"]
+    assert [row.split(" | ")[-1] for row in rows] == ["2026-11-23 |", "2026-11-22 |"]
+    assert "1 of 2 held" in page.read_text()
 
 
 def test_the_page_of_the_project_has_a_place_for_the_table() -> None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import http.client
 import json
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 
 from tests.attack.attack import Drill
-from tests.attack.target import JsonDict, Target, together
+from tests.attack.target import JsonDict, Target, own_folder, together
 from tests.fakes.far_side import SECRET, FarSide, far_side
 from tests.fakes.processes import Process, has_ended, until
 from tests.system.runs import FINISHED, RUNS, Place, look, submission, submit, wait_until
@@ -37,15 +35,9 @@ _FORBIDDEN = (
 
 
 @contextmanager
-def _folder() -> Generator[Path]:
-    with tempfile.TemporaryDirectory(prefix="forge-attack-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
-
-
-@contextmanager
 def tools_daemon(side: FarSide, allow: str | None = None, **env: str) -> Generator[Process]:
     """A daemon whose runs may call back to one origin: that of the far side, or another one."""
-    with _folder() as folder:
+    with own_folder() as folder:
         callbacks = {"allow": [allow or side.url], "secret": SECRET, "timeout_seconds": 5, "retries": 0}
         settings = {"FORGE_PROXY_TOOLS__CALLBACKS": json.dumps(callbacks), **env}
         with Place(side, folder).daemon(env=settings) as proxy:

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests.attack.attack import Drill
-from tests.attack.secrets import SECRET, check, check_modes, everywhere, own_folder
-from tests.attack.target import CHAT, TOOL, Target, ask, head
+from tests.attack.secrets import SECRET, check, check_modes, everywhere
+from tests.attack.target import CHAT, TOOL, Target, ask, head, own_folder
 from tests.fakes.processes import Process, children, command, daemon, model_server
 
 _CRASHES = {

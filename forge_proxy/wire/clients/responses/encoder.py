@@ -97,7 +97,7 @@ class ResponsesEncoder:
         """Encode the events that begin a response, unless they were encoded."""
         if self._head is not None:
             return b""
-        self._head = ResponseHead(self._request.body, self.response_id, self._created, self._model)
+        self._head = ResponseHead(self._request.repeated, self.response_id, self._created, self._model)
         return self._state_event("created") + self._state_event("in_progress")
 
     def _state_event(self, name: str, error: JsonObject | None = None) -> bytes:

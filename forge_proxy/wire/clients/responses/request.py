@@ -12,7 +12,7 @@ from forge_proxy.core.stored_responses import PreviousResponseNotFound
 from forge_proxy.wire.clients import fields
 from forge_proxy.wire.clients.responses.input_items import InputDecoder, add_item_tools, listed_items
 from forge_proxy.wire.clients.responses.options import decode_options
-from forge_proxy.wire.clients.responses.response_object import conversation_of
+from forge_proxy.wire.clients.responses.response_object import conversation_of, encode_repeated
 from forge_proxy.wire.clients.responses.tool_choice import decode_tool_choice
 from forge_proxy.wire.clients.responses.tools import OfferedTools
 
@@ -28,6 +28,8 @@ class ConvertedRequest:
     body: JsonObject
     chat: ChatRequest
     tools: OfferedTools
+    repeated: bytes
+    """The fields that the response repeats, as JSON."""
     is_stored: bool = False
     """Whether the response is to be stored."""
 
@@ -84,7 +86,7 @@ def decode_request(
         is_assembled=True,
         dropped=tuple(dropped),
     )
-    return ConvertedRequest(body, request, tools, is_stored)
+    return ConvertedRequest(body, request, tools, encode_repeated(body), is_stored)
 
 
 def read_links(body: JsonObject) -> tuple[str | None, str | None]:

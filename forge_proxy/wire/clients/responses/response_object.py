@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import orjson
 
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_object
 
 _REPEATED = (
@@ -21,19 +22,28 @@ _DEFAULTS: JsonObject = {
 }
 
 
-class ResponseHead:
-    """The fields of a response that stay the same, encoded once: each event that has a response repeats them."""
+def encode_repeated(body: JsonObject) -> bytes:
+    """Return the fields of a request that its response repeats, as JSON. Raises `InvalidRequest`."""
+    repeated: dict[str, Json] = {name: body.get(name) for name in _REPEATED}
+    repeated |= {name: default if body.get(name) is None else body[name] for name, default in _DEFAULTS.items()}
+    repeated["background"] = False
+    repeated["reasoning"] = _reasoning(body)
+    repeated["text"] = _text(body)
+    if (conversation := conversation_of(body)) is not None:
+        repeated["conversation"] = {"id": conversation}
+    try:
+        return orjson.dumps(repeated)
+    except TypeError as exc:
+        raise InvalidRequest(_find_unwritable(repeated), "nested too deeply to be repeated in the response") from exc
 
-    def __init__(self, body: JsonObject, response_id: str, created: int, model: str) -> None:
-        head: dict[str, Json] = {"id": response_id, "object": "response", "created_at": created, "model": model}
-        head |= {name: body.get(name) for name in _REPEATED}
-        head |= {name: default if body.get(name) is None else body[name] for name, default in _DEFAULTS.items()}
-        head["background"] = False
-        head["reasoning"] = _reasoning(body)
-        head["text"] = _text(body)
-        if (conversation := conversation_of(body)) is not None:
-            head["conversation"] = {"id": conversation}
-        self._encoded = orjson.dumps(head)[:-1]
+
+class ResponseHead:
+    """The fields of a response that stay the same: each event that has a response repeats them."""
+
+    def __init__(self, repeated: bytes, response_id: str, created: int, model: str) -> None:
+        """`repeated` is the result of `encode_repeated`."""
+        head: JsonObject = {"id": response_id, "object": "response", "created_at": created, "model": model}
+        self._encoded = b"".join((orjson.dumps(head)[:-1], b",", repeated[1:-1]))
 
     def encode(
         self,
@@ -81,6 +91,16 @@ def convert_usage(usage: JsonObject | None) -> JsonObject | None:
         },
         "total_tokens": _count(usage, "total_tokens") or prompt + completion,
     }
+
+
+def _find_unwritable(repeated: JsonObject) -> str:
+    """Return the name of the field that cannot be written as JSON."""
+    for name, value in repeated.items():
+        try:
+            orjson.dumps(value)
+        except TypeError:
+            return name
+    return "body"
 
 
 def _details(usage: JsonObject, name: str) -> JsonObject:

@@ -282,6 +282,12 @@ def test_items_may_offer_further_tools() -> None:
     assert json.loads(sent(found)[2]["content"]) == {"tools": ["apply_patch", "get_weather"]}
 
 
+@pytest.mark.parametrize("name", ["metadata", "reasoning", "text", "user"])
+def test_what_the_response_cannot_repeat_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"{name}: nested too deeply"):
+        decode(user("Hi"), **{name: {"x": json.loads("[" * 600 + "]" * 600)}})
+
+
 def test_items_of_hosted_tools_are_dropped_and_reported() -> None:
     kinds = ("web_search_call", "mcp_list_tools", "compaction", "compaction_trigger", "computer_call_output", "later")
     found = decode(user("Hi"), *({"type": kind, "id": "x"} for kind in kinds))
