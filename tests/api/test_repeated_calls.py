@@ -107,6 +107,7 @@ SAME = ("get_weather", PARIS_TEXT)
         history((*SAME, "sunny"), messages=[*history((*SAME, "sunny"))["messages"], *ASK["messages"]]),
         history((*SAME, "Error: timeout")),
         history(*[(*SAME, "503 Service Unavailable")] * 3),
+        history(*[(*SAME, "sunny")] * 2, *[(*SAME, "503 Service Unavailable")] * 3),
         history((*SAME, '{"status": "pending"}')),
         history((*SAME, "10 %"), (*SAME, "20 %")),
         history(("get_weather", '{"days": 1}', "1"), ("get_weather", '{"days": 1.0}', "2"), (*SAME, "sunny")),
@@ -116,6 +117,7 @@ SAME = ("get_weather", PARIS_TEXT)
         history(("read_note", PARIS_TEXT, "sunny")),
     ],
     ids=["nothing was called", "before the user's last message", "a timeout", "a third failure that may pass",
+         "a third failure after results",
          "work under way", "a tool that is polled", "polled with other arguments", "something was changed since",
          "the client forces the tool", "other arguments", "another tool"],
 )  # fmt: skip
@@ -135,9 +137,12 @@ async def test_a_call_with_a_reason_is_delivered_at_once(body: JsonDict) -> None
         history((*SAME, "sunny"), tool_choice="required"),
         history((*SAME, "sunny"), messages=[*history((*SAME, "sunny"))["messages"],
                 {"role": "user", "content": "<system-reminder>Be brief.</system-reminder>"}]),
+        history((*SAME, "503 Service Unavailable"), (*SAME, "sunny")),
+        history((*SAME, "Error: request 17 failed"), (*SAME, "Error: request 18 failed")),
     ],
     ids=["a fourth failure", "something was only read since", "a change failed", "another spelling of the name",
-         "any call is required", "an agent's reminder is no message of the user"],
+         "any call is required", "an agent's reminder is no message of the user",
+         "a failure before the result is no polling", "two failures are no polling"],
 )  # fmt: skip
 async def test_a_call_without_a_reason_is_retried(body: JsonDict) -> None:
     answer = await chat([RIGHT, OTHER], body)
@@ -193,3 +198,68 @@ async def test_the_first_call_is_delivered_if_its_retries_bring_nothing_valid(ba
     answer = await chat([RIGHT, bad, bad, bad], history((*SAME, "sunny")))
 
     assert (answer.calls, answer.outcome) == ([("get_weather", PARIS)], "retried")
+
+
+def make_tools(*names: str) -> list[JsonDict]:
+    return [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
+
+
+def ask_user(words: str, body: JsonDict) -> JsonDict:
+    """The request with another message of the user at its beginning."""
+    return {**body, "messages": [{"role": "user", "content": words}, *body["messages"][1:]]}
+
+
+NOTHING_FOUND = "Error: nothing found"
+OTHERS = ("find_invoice", "pay_invoice", "find_train", "get_weather")
+
+
+@both
+@pytest.mark.parametrize(
+    ("words", "calls", "remaining"),
+    [
+        ("Find the invoice, then pay it.", [("find_invoice", "{}", "I-1"), *[(*SAME, NOTHING_FOUND)] * 2],
+         ["pay_invoice", "respond"]),
+        ("Find the train.", [("find_train", "{}", "T-1"), *[(*SAME, NOTHING_FOUND)] * 2], ["respond"]),
+        ("Find the train.", [*[(*SAME, NOTHING_FOUND)] * 2], ["find_train", "respond"]),
+        ("Find the train.", [*[("find_train", "{}", NOTHING_FOUND)] * 2, *[(*SAME, NOTHING_FOUND)] * 2], ["respond"]),
+        ("Get the weather.", [(*SAME, "sunny")] * 2, ["respond"]),
+        ("Zaplatit!", [(*SAME, NOTHING_FOUND)] * 2, ["find_invoice", "pay_invoice", "find_train", "respond"]),
+    ],
+    ids=["what the user asked for", "all is done", "no tool had a result", "what failed twice", "it succeeded twice",
+         "nothing is known to be asked for"],
+)  # fmt: skip
+async def test_the_third_equal_call_is_limited_to_what_is_left_to_do(
+    words: str, calls: list[tuple[str, Any, Any]], remaining: list[str], stream: bool
+) -> None:
+    tools = [WEATHER, *make_tools(*OTHERS[:-1])]
+    body = ask_user(words, history(*calls, tools=tools))
+    policy = GuardPolicy(on_early_end="accept")
+
+    answer = await chat([RIGHT, respond("Here it is.")], body, policy=policy, stream=stream)
+
+    assert (answer.text, answer.calls, answer.attempts) == ("Here it is.", [], 2)
+    assert answer.asked[1]["messages"][-1]["content"].endswith(f"of: {', '.join(remaining)}.")
+    schema = answer.asked[1]["response_format"]["json_schema"]["schema"]
+    names = [form["properties"]["name"]["const"] for form in schema.get("anyOf", [schema])]
+    assert names == remaining
+
+
+async def test_the_third_equal_call_of_a_client_with_a_terminal_tool_may_end_the_task() -> None:
+    tools = [WEATHER, *make_tools("attempt_completion")]
+    body = ask_user("Get the weather.", history(*[(*SAME, "sunny")] * 2, tools=tools))
+    ended = Said(calls=(("attempt_completion", "{}"),))
+
+    answer = await chat([RIGHT, ended], body)
+
+    assert answer.calls == [("attempt_completion", {})]
+    assert answer.asked[1]["messages"][-1]["content"].endswith("Continue with another call, of: attempt_completion.")
+
+
+async def test_the_third_equal_call_is_not_limited_if_the_model_could_not_end_the_task() -> None:
+    tools = [WEATHER, *make_tools("find_train")]
+    body = ask_user("Get the weather.", history(*[(*SAME, "sunny")] * 2, tools=tools, tool_choice="required"))
+
+    answer = await chat([RIGHT, Said(calls=(("find_train", "{}"),))], body)
+
+    assert answer.calls == [("find_train", {})]
+    assert answer.asked[1]["messages"][-1]["content"].endswith("of: find_train.")

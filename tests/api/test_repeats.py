@@ -107,6 +107,43 @@ async def test_arguments_that_a_client_sends_as_an_object_are_compared_as_well()
     assert (answer.text, answer.calls) == ("It is sunny.", [])
 
 
+def failed_before(*results: str) -> JsonDict:
+    """The request after equal calls with these results."""
+    body = asked_before()
+    call = body["messages"][-2]
+    answers = [[call, {"role": "tool", "tool_call_id": "c1", "content": result}] for result in results]
+    return {**body, "messages": [*body["messages"][:-2], *(one for each in answers for one in each)]}
+
+
+@both
+async def test_a_call_that_failed_for_the_moment_is_retried_after_a_text(stream: bool) -> None:
+    sorry = Said(text="The service is not available.")
+
+    answer = await chat([sorry, RIGHT], failed_before("503 Service Unavailable"), stream=stream)
+
+    assert (answer.text, answer.calls) == (None, [("get_weather", PARIS)])
+
+
+@both
+@pytest.mark.parametrize(
+    "results",
+    [["503 Service Unavailable"] * 4, ["503 Service Unavailable", "sunny"], ["sunny", "503 Service Unavailable"]],
+    ids=["it failed too often", "it succeeded then", "it had succeeded"],
+)
+async def test_a_call_that_failed_too_often_or_succeeded_as_well_is_dropped(results: list[str], stream: bool) -> None:
+    answer = await chat([SUNNY, RIGHT], failed_before(*results), stream=stream)
+
+    assert (answer.text, answer.calls, answer.finish) == ("It is sunny.", [], "stop")
+
+
+@both
+async def test_after_a_text_a_call_that_failed_for_good_is_corrected_and_then_dropped(stream: bool) -> None:
+    answer = await chat([SUNNY, RIGHT, RIGHT], failed_before("Error: no such city"), stream=stream)
+
+    assert (answer.text, answer.calls, answer.attempts) == ("It is sunny.", [], 3)
+    assert "already failed" in answer.asked[2]["messages"][-1]["content"]
+
+
 class Counted(dict[str, Any]):
     """The function of a call, which counts how often its arguments are read."""
 

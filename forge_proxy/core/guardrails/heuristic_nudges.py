@@ -12,10 +12,13 @@ MAX_QUOTED = 600
 
 
 def correct_repeated_call(
-    turn: Turn, response: str, calls: tuple[ToolCall, ...], repeated: RepeatedCall
+    turn: Turn, response: str, calls: tuple[ToolCall, ...], repeated: RepeatedCall, remaining: tuple[str, ...] = ()
 ) -> tuple[Message, ...]:
-    """Return the repeated calls as the model made them, and a tool message for each."""
-    sentence = _describe_failure(turn, repeated) if repeated.failed else _describe_result(turn, repeated)
+    """Return the repeated calls as the model made them, and a tool message for each. It names the tools in `remaining`
+    if there are any, otherwise all others.
+    """
+    describe = _describe_failure if repeated.failed else _describe_result
+    sentence = describe(turn, repeated, remaining)
     corrections = [Message.of(MessageType.RETRY_NUDGE, f"[RepeatedCall] {sentence}", answers=call) for call in calls]
     return (Message.of(MessageType.TOOL_CALL, response, calls=calls), *corrections)
 
@@ -39,8 +42,8 @@ def correct_early_end(
     return (Message.of(MessageType.TOOL_CALL, response, calls=calls), *results)
 
 
-def _describe_result(turn: Turn, repeated: RepeatedCall) -> str:
-    names = ", ".join(name for name in turn.callable_names if name != repeated.call.tool)
+def _describe_result(turn: Turn, repeated: RepeatedCall, remaining: tuple[str, ...]) -> str:
+    names = ", ".join(remaining or (name for name in turn.callable_names if name != repeated.call.tool))
     continued = f"Continue with another call, of: {names}." if names else "Continue with other arguments."
     return (
         f"{repeated.call.tool} was already called with these arguments. Its result was: {_quote(repeated.result)}\n"
@@ -48,13 +51,13 @@ def _describe_result(turn: Turn, repeated: RepeatedCall) -> str:
     )
 
 
-def _describe_failure(turn: Turn, repeated: RepeatedCall) -> str:
+def _describe_failure(turn: Turn, repeated: RepeatedCall, remaining: tuple[str, ...]) -> str:
+    already = f"{repeated.call.tool} already failed with these arguments: {_quote(repeated.result)}\n"
+    if remaining:
+        return f"{already}Call one of: {', '.join(remaining)}."
     failed = ", ".join(f"`{name}`" for name in repeated.failed_parameters)
     change = f"Change {failed}" if failed else "Change the arguments"
-    return (
-        f"{repeated.call.tool} already failed with these arguments: {_quote(repeated.result)}\n"
-        f"{change}, or call another of: {', '.join(turn.callable_names)}."
-    )
+    return f"{already}{change}, or call another of: {', '.join(turn.callable_names)}."
 
 
 def _working_names(turn: Turn) -> list[str]:

@@ -108,10 +108,13 @@ def _give_up_calls(case: Case, message: str | None, valid: list[ToolCall], probl
 def _select_new(turn: Turn, calls: Sequence[ToolCall]) -> list[ToolCall]:
     """Return the calls that may follow a retried text: those of terminal tools, and those that repeat no answered one.
 
-    The text may be the model's last one: its retry must not do work again that was done already.
+    The text may be the model's last one: its retry must not do work again that was done already. A call that has only
+    failed may follow, unless the model insists on it after a correction.
     """
     terminal = {tool.name for tool in turn.terminal}
-    repeated = find_repeats([call for call in calls if call.tool not in terminal], turn.messages)
+    may_retry = Fault.REPEATED_CALL not in turn.faults
+    working = [call for call in calls if call.tool not in terminal]
+    repeated = find_repeats(working, turn.messages, may_retry=may_retry)
     return [call for call in calls if call not in repeated]
 
 

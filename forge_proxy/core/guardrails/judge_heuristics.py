@@ -9,6 +9,7 @@ from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.guardrails.case import Case
 from forge_proxy.core.guardrails.heuristic_nudges import correct_early_end, correct_repeated_call
 from forge_proxy.core.guardrails.heuristics import Heuristic
+from forge_proxy.core.guardrails.remaining_tools import find_remaining
 from forge_proxy.core.guardrails.repeated_calls import RepeatedCall, find_repeated_call
 from forge_proxy.core.guardrails.turn import Fault, Turn
 from forge_proxy.core.guardrails.verdict import Accept, Retry
@@ -46,11 +47,12 @@ def assess_repeat(case: Case, calls: Sequence[ToolCall]) -> Assessment:
         return NOTHING
     if Heuristic.REPEATS not in turn.heuristics.corrected:
         return Assessment(accepted=(Heuristic.REPEATS,))
-    correction = correct_repeated_call(turn, case.extraction.text, tuple(calls), repeated)
+    remaining = find_remaining_names(turn) if repeated.times > 1 else ()
+    correction = correct_repeated_call(turn, case.extraction.text, tuple(calls), repeated, remaining)
     retry = case.retry(Fault.REPEATED_CALL, correction)
     if retry is None:
         return NOTHING
-    narrowed = narrow_tools(turn, repeated)
+    narrowed = narrow_tools(turn, repeated, remaining)
     return Assessment(
         replace(retry, turn=replace(retry.turn, valid_calls=tuple(calls), narrowed=narrowed), tool=calls[0].tool)
     )
@@ -75,9 +77,19 @@ def assess_end(case: Case, text: str, calls: Sequence[ToolCall] = ()) -> Assessm
     return Assessment(replace(retry, turn=replace(held, text_nudges_left=0), tool=calls[0].tool if calls else ""))
 
 
-def narrow_tools(turn: Turn, repeated: RepeatedCall) -> tuple[ToolSpec, ...]:
-    """Return the tools for constrained decoding after a repeated call: without its tool if it had succeeded, without
-    the value that failed if its parameter has an enumeration. Empty if nothing can be excluded.
+def find_remaining_names(turn: Turn) -> tuple[str, ...]:
+    """Return the tools that may still lead to progress, and last those that end the task; empty if the model can
+    neither call one nor end the task.
+    """
+    allowed = [tool for tool in turn.tools if turn.choice.allows(tool.name)]
+    remaining = find_remaining(turn.messages, allowed, turn.terminal_names)
+    return (*remaining, *(name for name in turn.callable_names if name in turn.terminal_names))
+
+
+def narrow_tools(turn: Turn, repeated: RepeatedCall, remaining: Sequence[str] = ()) -> tuple[ToolSpec, ...]:
+    """Return the tools for constrained decoding after a repeated call: those in `remaining` if there are any. Otherwise
+    without its tool if it had succeeded, without the value that failed if its parameter has an enumeration. Empty if
+    nothing can be excluded.
 
     The rescue parser must read the call, and the model must be able to end the task.
     """
@@ -86,6 +98,8 @@ def narrow_tools(turn: Turn, repeated: RepeatedCall) -> tuple[ToolSpec, ...]:
     may_end = turn.requires_call or any(tool.name in turn.terminal_names for tool in offered)
     if not turn.policy.enabled.rescue or not may_end:
         return ()
+    if remaining:
+        return tuple(tool for tool in offered if tool.name in remaining)
     if not repeated.failed:
         return tuple(tool for tool in offered if tool.name != repeated.call.tool)
     narrowed = tuple(_without_failed(tool, repeated) if tool.name == repeated.call.tool else tool for tool in offered)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -50,6 +50,8 @@ class RepeatedCall:
 
     call: ToolCall
     result: str
+    times: int = 1
+    """How many equal calls were answered since the user's last message."""
 
     @property
     def failed(self) -> bool:
@@ -122,14 +124,19 @@ def _find_repeated(
     if not equal:
         return None
     latest = equal[-1]
-    may_pass = read_kind(latest.result) in (ResultKind.TRANSIENT, ResultKind.UNDER_WAY)
-    if may_pass and len(equal) <= _PATIENCE:
+    if 0 < _count_latest(equal, (ResultKind.TRANSIENT, ResultKind.UNDER_WAY)) <= _PATIENCE:
         return None
     if _has_changed(call, [each for each in answered if each.index > latest.index]):
         return None
     if _is_polled(call, messages[-_MAX_POLLS:], names):
         return None
-    return RepeatedCall(call, latest.result)
+    return RepeatedCall(call, latest.result, len(equal))
+
+
+def _count_latest(equal: Sequence[AnsweredCall], kinds: Collection[ResultKind]) -> int:
+    """Return how many of the calls at the end have a result of one of these kinds."""
+    others = (place for place, each in enumerate(reversed(equal)) if read_kind(each.result) not in kinds)
+    return next(others, len(equal))
 
 
 def _is_same(earlier: ToolCall, call: ToolCall, names: tuple[str, ...]) -> bool:
@@ -153,10 +160,10 @@ def _has_changed(call: ToolCall, later: Sequence[AnsweredCall]) -> bool:
 
 
 def _is_polled(call: ToolCall, messages: Sequence[JsonObject], names: tuple[str, ...]) -> bool:
-    """Whether equal calls of the tool returned different results."""
+    """Whether equal calls of the tool returned different results. An error says nothing about what the tool reads."""
     results: dict[str, str] = {}
     for each in read_answered_calls(messages):
-        if _is_of(each.call.tool, call.tool, names):
+        if _is_of(each.call.tool, call.tool, names) and is_usable(each.result):
             key = normalize_arguments(each.call.arguments)
             if results.setdefault(key, each.result) != each.result:
                 return True

@@ -10,8 +10,12 @@ import json
 from collections.abc import Sequence
 
 from forge_proxy.core.guardrails.conversation import read_answered_calls
+from forge_proxy.core.guardrails.tool_results import is_usable
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.core.messages import ToolCall
+
+_MAX_FAILURES = 3
+"""Failures of a call after which making it again is a loop and no retry."""
 
 
 def find_latest_answered_tools(messages: Sequence[JsonObject]) -> set[str]:
@@ -31,15 +35,28 @@ def find_latest_answered_tools(messages: Sequence[JsonObject]) -> set[str]:
     return set()
 
 
-def find_repeats(calls: Sequence[ToolCall], messages: Sequence[JsonObject]) -> list[ToolCall]:
+def find_repeats(
+    calls: Sequence[ToolCall], messages: Sequence[JsonObject], *, may_retry: bool = True
+) -> list[ToolCall]:
     """Return those of `calls` that equal one with a result in the conversation: the same tool and equal arguments, as
     JSON values.
+
+    With `may_retry`, a call that has only failed is no repeat but a retry of it, up to `_MAX_FAILURES` times.
     """
     if not calls:
         return []
     names = {call.tool for call in calls}
-    known = {_key(each.call) for each in read_answered_calls(messages) if each.call.tool in names}
-    return [call for call in calls if _key(call) in known]
+    results: dict[tuple[str, str], list[str]] = {}
+    for each in read_answered_calls(messages):
+        if each.call.tool in names:
+            results.setdefault(_key(each.call), []).append(each.result)
+    most = _MAX_FAILURES if may_retry else 0
+    return [call for call in calls if (known := results.get(_key(call))) and not _has_only_failed(known, most)]
+
+
+def _has_only_failed(results: Sequence[str], most: int) -> bool:
+    """Whether all results are errors, at most this many."""
+    return len(results) <= most and not any(map(is_usable, results))
 
 
 def _key(call: ToolCall) -> tuple[str, str]:
