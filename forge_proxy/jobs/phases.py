@@ -66,6 +66,13 @@ async def run_phase(writer: JobWriter, phase: RunPhase, deps: PhaseDeps, store: 
             await store_action(writer, _after_failure(writer, phase, error, deps), wait=True)
 
 
+async def store_running(writer: JobWriter, phase: RunPhase) -> None:
+    """Store that a phase runs. The wait that it ends, if there is one, has used up the request to wake the job."""
+    is_woken = writer.job.wake_requested and not isinstance(writer.action, Wait)
+    event, action = NewEvent("status", {"status": "running"}), write_action(phase)
+    await writer.write(event, status="running", action=action, wake_at=None, wake_requested=is_woken, wait=True)
+
+
 async def store_cancelled(writer: JobWriter, kinds: JobKinds, *, wait: bool = False) -> None:
     """Store the status `cancelled`, with what the kind of the job still has to store."""
     writer.take_staged()

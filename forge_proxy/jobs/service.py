@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
@@ -33,8 +34,14 @@ class Jobs:
         scheduler: JobScheduler,
         deps: PhaseDeps,
         on_status: Callable[[StoredJob], None] = lambda _: None,
+        *,
+        poll_seconds: float | None = None,
     ) -> None:
-        """`on_status` is called after each change of status."""
+        """`on_status` is called after each change of status.
+
+        `poll_seconds`: the interval in which event feeds look for events of other daemons; None if there are none.
+        """
+        self._poll_seconds = poll_seconds
         self._writers = writers
         self._scheduler = scheduler
         self._deps = deps
@@ -142,7 +149,9 @@ class Jobs:
                 continue
             if head.finished:
                 return
-            await changed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_seconds):
+                    await changed.wait()
 
     async def resume(self) -> None:
         """Continue the jobs that an earlier daemon left unfinished."""

@@ -117,6 +117,12 @@ class JobWriter:
         async with self._acquire(self._write_lock, wait=False):
             await self._resolve_outcome(wait=False)
 
+    async def refresh(self) -> None:
+        """Read the stored job: another daemon may have changed it. Raises `StoreUnavailable` and `JobNotFound`."""
+        async with self._acquire(self._write_lock, wait=False):
+            self._is_outcome_unknown = True
+            await self._resolve_outcome(wait=False)
+
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
         """Lock the job for a request that reads it and then changes it. Raises `StoreUnavailable`."""

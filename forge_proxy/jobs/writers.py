@@ -25,7 +25,9 @@ OnChange: TypeAlias = Callable[[StoredJob, StoredJob], None]
 class JobWriters:
     """Opens the store on first use; `close` closes it. Each job has one writer."""
 
-    def __init__(self, open_store: OpenJobStore, now: Callable[[], float]) -> None:
+    def __init__(self, open_store: OpenJobStore, now: Callable[[], float], *, is_shared: bool = False) -> None:
+        """`is_shared`: whether other daemons use the store too."""
+        self._is_shared = is_shared
         self._open_store = open_store
         self._now = now
         self._on_open: list[OnOpen] = []
@@ -72,6 +74,8 @@ class JobWriters:
         """Lock a job for a request that reads and then changes it. Raises like `get`."""
         writer = await self.get(job_id)
         async with writer.lock():
+            if self._is_shared:
+                await writer.refresh()
             try:
                 yield writer
             except StoreUnavailable:

@@ -22,6 +22,8 @@ from forge_proxy.store.config import sqlite_file
 
 _LOCK_KEY = 0x666F7267
 """Key of the PostgreSQL advisory lock: "forg" in ASCII."""
+WAIT_FOR_MIGRATIONS = f"SELECT pg_advisory_xact_lock({_LOCK_KEY + 1})"
+"""Lets one daemon of several migrate the tables, until its transaction ends."""
 _BUSY_SECONDS = 5.0
 """How long SQLite waits for other programs that have the file locked."""
 _QUEUE_SECONDS = 10.0
@@ -35,14 +37,15 @@ _LOG = logging.getLogger(__name__)
 class DatabaseConnections:
     """The one writing connection, and the reading connections."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, is_shared: bool = False) -> None:
+        """`is_shared`: whether other daemons may use the database at the same time; PostgreSQL only."""
         self._file = sqlite_file(url)
         if self._file is not None:
             self.writer = _sqlite(url, "BEGIN IMMEDIATE", 1)
             self.readers = _sqlite(url, "BEGIN", _READERS)
         else:
             self.writer, self.readers = _postgres(url, 1), _postgres(url, _READERS)
-            event.listen(self.writer.sync_engine, "connect", _lock_postgres)
+            event.listen(self.writer.sync_engine, "connect", _lock_shared if is_shared else _lock_postgres)
         self._lock_descriptor = -1
         self._identities: dict[Path, tuple[int, int]] = {}
         self._is_reported = False
@@ -128,8 +131,17 @@ def _sqlite(url: str, begin: str, size: int) -> AsyncEngine:
 
 def _lock_postgres(connection: DBAPIConnection, _: Any) -> None:
     """Take the advisory lock whenever the writing connection is opened, at the start or after it was lost."""
+    _lock(connection, "pg_try_advisory_lock")
+
+
+def _lock_shared(connection: DBAPIConnection, _: Any) -> None:
+    """Take the same lock, together with other daemons that share the database."""
+    _lock(connection, "pg_try_advisory_lock_shared")
+
+
+def _lock(connection: DBAPIConnection, function: str) -> None:
     cursor = connection.cursor()
-    cursor.execute(f"SELECT pg_try_advisory_lock({_LOCK_KEY})")
+    cursor.execute(f"SELECT {function}({_LOCK_KEY})")
     (is_locked,) = cursor.fetchone() or (False,)
     cursor.close()
     connection.commit()

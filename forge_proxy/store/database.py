@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from forge_proxy.core.store_errors import StoreFull, StoreLocked, StoreUnavailable
-from forge_proxy.store.connections import DatabaseConnections
+from forge_proxy.store.connections import WAIT_FOR_MIGRATIONS, DatabaseConnections
 from forge_proxy.store.tables import METADATA
 
 _POSTGRES_DISK_FULL = "53100"
@@ -50,16 +50,21 @@ class Database:
         await self._connections.close()
 
 
-async def open_database(url: str) -> Database:
-    """Open the database at a URL, creating it if needed, and migrate its tables. Raises `StoreUnavailable`."""
+async def open_database(url: str, *, is_shared: bool = False) -> Database:
+    """Open the database at a URL, creating it if needed, and migrate its tables. Raises `StoreUnavailable`.
+
+    `is_shared`: whether other daemons may use it at the same time. Only PostgreSQL can be shared.
+    """
     try:
-        connections = DatabaseConnections(url)
+        connections = DatabaseConnections(url, is_shared=is_shared)
     except (SQLAlchemyError, ImportError) as exc:
         hint = "; install forge-proxy[postgres]" if isinstance(exc, ImportError) else ""
         raise StoreUnavailable(f"{_describe(exc)}{hint}") from exc
     try:
         connections.lock()
         async with connections.writer.begin() as connection:
+            if is_shared:
+                await connection.exec_driver_sql(WAIT_FOR_MIGRATIONS)
             await connection.run_sync(migrate)
     except BaseException as exc:
         await connections.close()

@@ -15,6 +15,7 @@ from forge_proxy.core.jobs.records import FINISHED, IdempotencyClaim, JobEvent, 
 from forge_proxy.jobs.ports import JobChange, JobFilter, NewRow
 from forge_proxy.store.database import Database
 from forge_proxy.store.documents import delete_unreferenced, drop_parts, put_documents, read_documents
+from forge_proxy.store.outbox import insert_messages, insert_wake_if_continued
 from forge_proxy.store.tables import JOB_DOCUMENTS, JOB_EVENTS, JOBS
 
 _HEAD = [JOBS.c[field.name] for field in fields(JobHead)]
@@ -26,8 +27,10 @@ _UNCHANGED = ("id", "kind", "title", "model", "created_at", "owner", "parent", "
 class JobRepository:
     """`jobs.ports.JobStore` in a database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, has_outbox: bool = False) -> None:
+        """With `has_outbox`, each change that a scheduler has to act on adds a message (`store/outbox.py`)."""
         self._database = database
+        self._has_outbox = has_outbox
 
     async def create(self, row: NewRow, claim: IdempotencyClaim | None) -> StoredJob:
         """See the port."""
@@ -35,6 +38,8 @@ class JobRepository:
         try:
             async with self._database.write() as connection:
                 await _insert(connection, row, claimed)
+                if self._has_outbox:
+                    await insert_messages(connection, [row.job.id], "start")
         except IntegrityError:
             if claim is None:
                 raise
@@ -108,6 +113,8 @@ class JobRepository:
                 )
                 if result.rowcount == 1:
                     await _insert_parts(connection, change)
+                    if self._has_outbox:
+                        await insert_wake_if_continued(connection, job)
                     return
         except IntegrityError as error:
             raise JobIdInUse(f"a child job of the {job.kind} {job.id} has the id of another job") from error

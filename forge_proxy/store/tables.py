@@ -78,6 +78,15 @@ JOB_DOCUMENTS = Table(
     Index("job_documents_by_digest", "digest"),
 )
 
+JOB_OUTBOX = Table(
+    "job_outbox",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("job_id", String(128), ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    Column("signal", String(16), nullable=False),
+    Index("job_outbox_by_job", "job_id"),
+)
+
 RESPONSES = Table(
     "responses",
     METADATA,

@@ -5,6 +5,7 @@ response and pauses, as an agent does; background clients send the next request 
 machine with few cores the slots share them, so part of the delay is shared compute time and not the queue.
 """
 
+# ruff: noqa: T201  a command line prints
 from __future__ import annotations
 
 import argparse

@@ -65,6 +65,19 @@ class StoredJob(JobHead):
     """A random id of the change that stored the record: a repeated change is known by it."""
 
 
+OutboxSignal: TypeAlias = Literal["start", "wake", "cancel"]
+"""What another scheduler has to be told about a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """A message about a job that still has to be sent to another scheduler."""
+
+    id: int
+    job_id: str
+    signal: OutboxSignal
+
+
 @dataclass(frozen=True, slots=True)
 class NewEvent:
     """An event before it is stored."""
