@@ -53,6 +53,7 @@ async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None
         "response_items",
         "conversations",
         "files",
+        "job_outbox",
         "file_blocks",
         "alembic_version",
     }
