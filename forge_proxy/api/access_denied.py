@@ -67,10 +67,10 @@ class HeadTooLarge(AccessDenied):
 
 
 class NotHttp(AccessDenied):
-    """The data received is not HTTP/1."""
+    """The data received is not HTTP/1, or malformed."""
 
     def __init__(self) -> None:
-        super().__init__("this is not HTTP/1.1; the daemon speaks http, not https")
+        super().__init__("this is not a valid request of HTTP/1.1; the daemon speaks http, not https")
 
 
 class TooManyHeaders(AccessDenied):

@@ -193,7 +193,7 @@ class AnthropicMessages:
             with self._json_faults():
                 await self._client.models.list(limit=1, timeout=_SHORT)
         except BackendError as error:
-            return Health("loading" if error.status == 503 else "down", error.server_message)
+            return Health("loading", error.server_message) if error.status == 503 else Health("down", str(error))
         except BackendFault as fault:
             return Health("down", str(fault))
         return Health("ok")

@@ -153,7 +153,7 @@ class Ollama:
         try:
             await self._api.get("version")
         except BackendError as error:
-            return Health("loading" if error.status == 503 else "down", error.server_message)
+            return Health("loading", error.server_message) if error.status == 503 else Health("down", str(error))
         except BackendFault as fault:
             return Health("down", str(fault))
         return Health("ok")

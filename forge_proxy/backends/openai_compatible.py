@@ -180,7 +180,7 @@ class OpenAICompatible:
             else:
                 await self._get(self._root + self._health_path)
         except BackendError as error:
-            return Health("loading" if error.status == 503 else "down", error.server_message)
+            return Health("loading", error.server_message) if error.status == 503 else Health("down", str(error))
         except BackendFault as fault:
             return Health("down", str(fault))
         return Health("ok")

@@ -48,7 +48,7 @@ async def _collect(settings: Settings, *, self_test: bool) -> tuple[list[tuple[s
             rows.append(("backend", f"{parts.choice.kind} at {parts.backend.url}"))
             rows.append(("reason", parts.choice.reason))
             health = await parts.backend.health()
-            rows.append(("health", f"{health.status} {health.detail}".strip()))
+            rows.append(("health", ": ".join(filter(None, (health.status, health.detail)))))
             models, answers, windows = await _list_models(parts.backend)
             rows.append(("models", models))
             if small := describe_small_windows(windows):

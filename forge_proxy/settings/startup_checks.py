@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 from forge_proxy.api.auth import KeyRing
 from forge_proxy.api.server import resolve_address
+from forge_proxy.backends.chat_templates.files import TemplateFileError, read_template_file
 from forge_proxy.backends.selection import refuse_contradictions, refuse_missing_program
 from forge_proxy.settings import Settings
 from forge_proxy.settings.errors import SettingsError
@@ -19,6 +20,11 @@ def refuse_unusable(settings: Settings) -> None:
     """
     refuse_contradictions(settings.backend, settings.models)
     refuse_missing_program(settings.backend, settings.models)
+    if (template := settings.backend.chat_template) is not None:
+        try:
+            read_template_file(template)
+        except TemplateFileError as error:
+            raise SettingsError(f"backend.chat_template {error}") from error
     resolve_address(settings.server)
     KeyRing(settings.server)  # reads the key files
     if (settings.store.url or "").startswith(POSTGRES) and find_spec("asyncpg") is None:

@@ -152,8 +152,8 @@ def test_a_client_that_disconnects_before_its_body_leaves_nothing_behind(attacke
 
 
 def test_bytes_that_are_not_http_do_not_fill_the_log(attacked: Process) -> None:
-    before = attacked.printed.count("this is not HTTP/1.1")
+    before = attacked.printed.count("this is not a valid request of HTTP/1.1")
     for _ in range(100):
         sent(attacked, b"\x16\x03\x01\x02\x00")
 
-    assert attacked.printed.count("this is not HTTP/1.1") - before < 20
+    assert attacked.printed.count("this is not a valid request of HTTP/1.1") - before < 20

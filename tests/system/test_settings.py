@@ -333,6 +333,7 @@ def test_the_full_endpoint_is_accepted_as_the_base_url() -> None:
     [
         ("server: {api_keys_file: none.txt}", "server.api_keys_file none.txt: No such file or directory"),
         ("server: {admin_keys_file: none.txt}", "server.admin_keys_file none.txt: No such file or directory"),
+        ("backend: {chat_template: none.jinja}", "backend.chat_template none.jinja: No such file or directory"),
         ("server: {host: 0.0.0.0}", "server.host 0.0.0.0 is reached by other machines, and clients need no key"),
         ("backend: {kind: openai}", "the openai backend needs --backend-url"),
         ("server: 9000", "server: expected a section with settings in it"),
