@@ -74,6 +74,8 @@ STARTS_PROCESSES = {
     "tools/test_executors.py",
 }
 """Files of the tier `process` in folders of another."""
+REAL_CLIENTS = {TESTS / "harness" / name for name in ("test_clients.py", "test_prefix_cache.py")}
+"""Files in which every test has the mark `harness`: 2,600 tests that only `make harness` selects."""
 _TIER_OF = {folder: tier for tier, folders in TIERS.items() for folder in folders}
 _ORDER = ["live", "process", "app", "unit"]
 LONGEST = {
@@ -108,7 +110,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if unknown := set(tiers) - set(TIERS):
         raise pytest.UsageError(f"--tiers: {', '.join(sorted(unknown))}: choose from {', '.join(TIERS)}")
     if collection_path.match("test_*.py"):
-        return True if tier_of(collection_path) not in tiers else None
+        is_excluded = "not harness" in config.option.markexpr and collection_path in REAL_CLIENTS
+        return True if is_excluded or tier_of(collection_path) not in tiers else None
     possible = {"process", _TIER_OF.get(collection_path.name, "process")}  # of the files in a folder of tests
     return True if collection_path.parent == TESTS and possible.isdisjoint(tiers) else None
 

@@ -25,13 +25,14 @@ def examples(count: int) -> settings:
 
 
 def sample(cases: Sequence[Case], one_in: int) -> Sequence[Case]:
-    """One case in this many of a long matrix, the first and the last among them; every case in `make test-all`.
+    """Return one case in this many of a long matrix, the first and the last among them; every case in `make test-all`.
 
-    With a number that has no divisor in common with the lengths of the matrix, each of its values is in the sample.
+    1 samples only in `make quick`. With a number that has no divisor in common with the lengths of the matrix, each of
+    its values is in the sample.
     """
     if SCALE > 1:
         return cases
-    step = round(one_in / SCALE)
+    step = max(1, round(one_in / SCALE))
     chosen = list(cases[::step])
     return chosen if not cases or (len(cases) - 1) % step == 0 else [*chosen, cases[-1]]
 

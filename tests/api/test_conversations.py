@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
+import pytest_asyncio
 from openai import AsyncOpenAI
 
 from forge_proxy.api.app import create_app
@@ -24,6 +25,7 @@ from forge_proxy.store.database import open_database
 from forge_proxy.store.responses import ResponseRepository
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
+from tests.folding import folded
 
 USER: Any = {"type": "message", "role": "user", "content": "My name is Ada."}
 PATH = "/v1/conversations"
@@ -105,6 +107,14 @@ async def test_the_conversation_of_another_key_does_not_exist(tmp_path: Path) ->
     assert caught.value.code == "conversation_not_found"
 
 
+@pytest_asyncio.fixture
+async def stored(tmp_path: Path) -> AsyncGenerator[httpx2.AsyncClient]:
+    """A client of an application that stores conversations."""
+    async with serving(tmp_path) as (client, _):
+        yield client
+
+
+@folded
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "param"),
     [
@@ -131,11 +141,10 @@ async def test_the_conversation_of_another_key_does_not_exist(tmp_path: Path) ->
     ],
 )
 async def test_a_wrong_request_names_what_is_wrong(
-    tmp_path: Path, method: str, path: str, body: Any, status: int, param: str | None
+    stored: httpx2.AsyncClient, method: str, path: str, body: Any, status: int, param: str | None
 ) -> None:
-    async with serving(tmp_path) as (client, _):
-        made = await client.post(PATH, json={})
-        answer = await client.request(method, PATH + path.replace("CONV", made.json()["id"]), json=body)
+    made = await stored.post(PATH, json={})
+    answer = await stored.request(method, PATH + path.replace("CONV", made.json()["id"]), json=body)
 
     assert (answer.status_code, answer.json()["error"]["param"]) == (status, param)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from forge_proxy.core.guardrails import GuardPolicy, Switches
 from tests.api.test_mistakes import ASK
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, chat
+from tests.properties import sample
 
 MAX_TURNS = 10
 """The turn limit of openai-agents."""
@@ -119,8 +121,7 @@ def _round(client: Client, number: int, calls: Sequence[tuple[str, Any]]) -> lis
     return [{"role": "assistant", "content": client.content, "tool_calls": made}, *results]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("obliges", WHEN_RETRIED)
+@pytest.mark.parametrize(("client", "obliges"), sample([*product(CLIENTS, WHEN_RETRIED)], 0.7))
 async def test_a_conversation_ends_as_it_does_without_guardrails(client: str, obliges: str) -> None:
     answer = model(WHEN_RETRIED[obliges])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from forge_proxy.engine.config import EngineConfig
 from tests.api.client_apis import CHAT_COMPLETIONS_API, CLIENT_APIS, ApiResponse, ClientApi, Turn
 from tests.fakes.says import Said, respond
 from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock
+from tests.properties import sample
 
 WEATHER: JsonDict = {
     "type": "object",
@@ -122,8 +124,7 @@ async def test_the_same_conversation_gives_the_same_text_calls_and_reasoning(api
     assert streamed == conversation.expected
 
 
-@every_api
-@every_conversation
+@pytest.mark.parametrize(("api", "name"), sample([*product(CLIENT_APIS, CONVERSATIONS)], 0.5))
 async def test_a_stream_is_the_same_at_any_chunk_boundaries_of_the_model_server(api: ClientApi, name: str) -> None:
     conversation = CONVERSATIONS[name]
 

@@ -17,6 +17,7 @@ from tests.contracts.adapters import ADAPTERS, Adapter, Dialect
 from tests.contracts.recordings import Recording
 from tests.fakes.literal import EVENTS, JSON
 from tests.fakes.scripted import JsonDict, StillClock
+from tests.properties import SCALE
 
 USER = Turn("user", "What is the weather?")
 TOOLS: dict[str, JsonDict] = {"get_weather": {"type": "object"}}
@@ -59,6 +60,8 @@ def ask(
     return api.read(adapter.runner.run(asked()), stream=stream)
 
 
+PIECE = 1 if SCALE >= 1 else 11
+"""Bytes of a piece of a stream."""
 CASES = [
     *((api, NO_TOOLS) for api in CLIENT_APIS if api is not CHAT_COMPLETIONS_API),  # which passes a stream on as it is
     *((api, TOOLS) for api in CLIENT_APIS),
@@ -75,7 +78,7 @@ def test_each_api_gives_the_response_of_chat_completions(
 
     whole = ask(adapter, [said.whole], JSON, api, tools, stream=False)
     streamed = ask(adapter, [said.streamed], EVENTS, api, tools, stream=True)
-    in_pieces = [said.streamed[at : at + 1] for at in range(len(said.streamed))]
+    in_pieces = [said.streamed[at : at + PIECE] for at in range(0, len(said.streamed), PIECE)]
     cut = ask(adapter, in_pieces, EVENTS, api, tools, stream=True)
 
     assert whole == expected

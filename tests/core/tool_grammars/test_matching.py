@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.chat import ToolGrammar
+from forge_proxy.core.tool_grammars import finite_matcher
 from forge_proxy.core.tool_grammars.compiled import compile_grammar, find_grammar_flaw
 from forge_proxy.core.tool_grammars.matching import TooCostly
 from tests.core.tool_grammars.grammars import LISTS, PATCH, PATCH_GRAMMAR, SUMS
@@ -192,8 +193,9 @@ def test_a_patch_of_a_megabyte_is_matched() -> None:
     assert not matches(PATCH, text.replace("*** End Patch", "*** End"))
 
 
-def test_a_cache_that_is_full_changes_no_verdict() -> None:
-    lines = "".join(f"+{chr(0x4E00 + number)}\n" for number in range(25_000))
+def test_a_cache_that_is_full_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finite_matcher, "_MAX_TRANSITIONS", 500)
+    lines = "".join(f"+{chr(0x4E00 + number)}\n" for number in range(2_000))
 
     assert matches(PATCH, ADD.replace("+x = 1\n", lines))
     assert not matches(PATCH, ADD.replace("+x = 1\n", lines + "y\n"))
