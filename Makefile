@@ -33,7 +33,7 @@ demo: $(VENV)/.installed         ## raw and guarded conversations, side by side
 	$(BIN)/forge-proxy demo
 
 quick: $(VENV)/.developed        ## what starts no process; fewer examples and cases
-	FORGE_TEST_EXAMPLES=0.1 $(BIN)/python -m pytest $(PARALLEL) --tiers unit,app $(ARGS)
+	FORGE_TEST_EXAMPLES=0.1 $(BIN)/python -m pytest $(PARALLEL) --tiers unit,app -m 'not long and not harness' $(ARGS)
 
 test: $(VENV)/.developed         ## every test; of long matrices a sample; warnings are errors
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)

@@ -1,7 +1,8 @@
 """Each test belongs to a tier, by its folder.
 
 `unit`: pure functions. `app`: parts of the daemon in the process of the test. `process`: real daemons, commands and
-servers. `live`: a real llama.cpp. `--tiers unit,app` collects the first two only, as `make quick` does.
+servers. `live`: a real llama.cpp. `--tiers unit,app` collects the first two only, as `make quick` does; it also
+omits tests with the mark `long`.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ TIERS = {
     "live": ("live",),
 }  # fmt: skip
 STARTS_PROCESSES = {
+    "api/messages/test_sdk.py",
     "backends/llama_server/test_manager.py",
     "backends/test_anthropic.py",
     "backends/test_chat_templates.py",
@@ -58,6 +60,7 @@ STARTS_PROCESSES = {
     "contracts/test_store.py",
     "daemon/test_allocator.py",
     "daemon/test_proxy_server.py",
+    "daemon/test_responses.py",
     "daemon/test_setup.py",
     "engine/test_self_test.py",
     "engine/test_process_pool.py",
@@ -71,9 +74,10 @@ STARTS_PROCESSES = {
     "test_public_names.py",
     "tools/test_mcp.py",
     "tools/test_mcp_faults.py",
+    "tools/test_mcp_http_faults.py",
     "tools/test_executors.py",
 }
-"""Files of the tier `process` in folders of another."""
+"""Files of the tier `process` in folders of another: processes, or servers on real ports with real SDKs."""
 REAL_CLIENTS = {TESTS / "harness" / name for name in ("test_clients.py", "test_prefix_cache.py")}
 """Files in which every test has the mark `harness`: 2,600 tests that only `make harness` selects."""
 _TIER_OF = {folder: tier for tier, folders in TIERS.items() for folder in folders}

@@ -24,6 +24,7 @@ _LINKS = {
     "/health": "the health of the model server",
     "/admin/v1/status": "the state in detail; may need an admin key",
 }
+"""Listed if the application serves them."""
 _POSTED = ("/v1/chat/completions",)
 
 
@@ -36,17 +37,17 @@ class HomePage:
     async def show(self, request: Request) -> Response:
         """Return the page, or its content as JSON."""
         health = await self._backend.health()
+        served = {getattr(route, "path", "") for route in request.app.routes}
+        links: JsonObject = {path: text for path, text in _LINKS.items() if path in served}
         headers = {"vary": "Accept", "x-forge-proxy": __version__}
         if "text/html" in request.headers.get("accept", ""):
-            return HTMLResponse(_page(health.status), headers={**headers, **CONTENT_SECURITY})
-        home: JsonObject = {
-            "name": "forge-proxy", "version": __version__, "status": health.status, "links": dict(_LINKS),
-        }  # fmt: skip
+            return HTMLResponse(_page(health.status, links), headers={**headers, **CONTENT_SECURITY})
+        home: JsonObject = {"name": "forge-proxy", "version": __version__, "status": health.status, "links": links}
         return JSONResponse(home, headers=headers)
 
 
-def _page(status: str) -> str:
-    rows = "".join(f"<tr><td>{_link(path)}<td>{escape(text)}" for path, text in _LINKS.items())
+def _page(status: str, links: JsonObject) -> str:
+    rows = "".join(f"<tr><td>{_link(path)}<td>{escape(str(text))}" for path, text in links.items())
     return (
         f"{HEAD}<h1>forge-proxy {escape(__version__)}</h1><p>Model server: <code>{escape(status)}</code></p>"
         f"<table>{rows}</table>"

@@ -132,6 +132,7 @@ async def test_a_wide_body_for_which_there_is_no_room_is_a_503_to_be_retried() -
     assert memory.used == 30 * MEGABYTE
 
 
+@pytest.mark.long
 async def test_a_large_body_is_in_memory_three_times_at_most() -> None:
     """By the most that was resident: what the JSON library sets aside, and never touches, costs nothing."""
     begin, end = b'{"messages":[{"role":"user","content":"', b'"}]}'

@@ -48,6 +48,7 @@ def said(form: str, deep: str) -> Said:
 FORMS = ("any arguments", "beside a value that is mended", "in place of a text", "with an escape", "of an unknown tool")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("form", "depth", "kind", "stream"), sample([*product(FORMS, DEPTHS, ("lists", "objects"), WAYS.values())], 7)
 )
@@ -58,6 +59,7 @@ async def test_arguments_nested_too_deeply_are_retried(form: str, depth: int, ki
     assert len(json.dumps(answer.asked[1])) < len(json.dumps(answer.asked[0])) + 3_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("form", "depth", "exhausted"), sample([*product(FORMS, DEPTHS, ("deliver", "error"))], 7))
 async def test_arguments_that_remain_nested_too_deeply_are_a_502(form: str, depth: int, exhausted: str) -> None:
     policy = GuardPolicy.model_validate({"on_exhausted": exhausted})

@@ -182,6 +182,7 @@ async def test_a_form_with_the_file_first_is_read_too(tmp_path: Path) -> None:
         assert len((await client.get(PATH)).json()["data"]) == 1
 
 
+@pytest.mark.long
 async def test_a_file_larger_than_the_memory_budget_is_streamed_to_the_store(tmp_path: Path) -> None:
     piece = os.urandom(50_000)
 

@@ -145,6 +145,7 @@ async def test_a_loop_is_only_reported_if_on_loop_is_report(stream: bool) -> Non
     assert answer.marks == "loop in text: 30 characters again and again from 12 to 10240"
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("how", ["daemon", "request", "no tools"])
 async def test_nothing_is_cut_without_the_loop_guardrail(stream: bool, how: str) -> None:

@@ -87,6 +87,7 @@ HOSTILE: dict[str, Callable[[], Iterator[bytes]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_an_endless_stream_is_aborted_at_the_limit(name: str) -> None:
     with pytest.raises(ResponseTooLarge):  # what is allocated once is none of what is held

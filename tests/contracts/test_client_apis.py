@@ -17,7 +17,6 @@ from tests.contracts.adapters import ADAPTERS, Adapter, Dialect
 from tests.contracts.recordings import Recording
 from tests.fakes.literal import EVENTS, JSON
 from tests.fakes.scripted import JsonDict, StillClock
-from tests.properties import SCALE
 
 USER = Turn("user", "What is the weather?")
 TOOLS: dict[str, JsonDict] = {"get_weather": {"type": "object"}}
@@ -60,14 +59,13 @@ def ask(
     return api.read(adapter.runner.run(asked()), stream=stream)
 
 
-PIECE = 1 if SCALE >= 1 else 11
-"""Bytes of a piece of a stream."""
 CASES = [
     *((api, NO_TOOLS) for api in CLIENT_APIS if api is not CHAT_COMPLETIONS_API),  # which passes a stream on as it is
     *((api, TOOLS) for api in CLIENT_APIS),
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("api", "tools"), CASES, ids=[f"{api.name}, {'guarded' if tools else 'unguarded'}" for api, tools in CASES]
 )
@@ -78,7 +76,7 @@ def test_each_api_gives_the_response_of_chat_completions(
 
     whole = ask(adapter, [said.whole], JSON, api, tools, stream=False)
     streamed = ask(adapter, [said.streamed], EVENTS, api, tools, stream=True)
-    in_pieces = [said.streamed[at : at + PIECE] for at in range(0, len(said.streamed), PIECE)]
+    in_pieces = [said.streamed[at : at + 1] for at in range(len(said.streamed))]
     cut = ask(adapter, in_pieces, EVENTS, api, tools, stream=True)
 
     assert whole == expected

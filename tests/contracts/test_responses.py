@@ -48,6 +48,7 @@ def content(response: JsonDict) -> Any:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guarded", [False, True], ids=["relayed", "guarded"])
 @pytest.mark.parametrize(("dialect", "said"), CASES)
 def test_a_recorded_response_becomes_the_same_items_at_every_cut(

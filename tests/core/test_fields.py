@@ -62,6 +62,7 @@ def test_an_index_that_is_not_an_integer_is_ignored(index: Json) -> None:
     assert merge([{"parts": [item]}, {"parts": [item]}]) == {"parts": [item, item]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "piece",
     [

@@ -151,6 +151,7 @@ def test_the_source_bytes_of_a_chunk_do_not_affect_equality() -> None:
     assert chunk == replace(chunk, as_sent=None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("field", ["text", "reasoning", "arguments"])
 def test_text_received_letter_by_letter_takes_a_few_bytes_per_letter(field: str) -> None:
     count = 100_000
@@ -172,6 +173,7 @@ def test_text_received_letter_by_letter_takes_a_few_bytes_per_letter(field: str)
     assert held < 8 * 2 * count
 
 
+@pytest.mark.long
 def test_a_name_received_letter_by_letter_takes_linear_time() -> None:
     builder = ReplyBuilder()
     for number in range(400_000):

@@ -47,6 +47,7 @@ def offered(request: JsonObject) -> list[str]:
     return [tool["function"]["name"] for tool in request["tools"]]  # pyright: ignore
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("client", KINDS)
 async def test_every_quick_scenario_is_solved_by_a_model_without_mistakes(client: ClientKind) -> None:
     jobs = [planned(client, scenario) for scenario in ALL if scenario.quick]

@@ -24,6 +24,7 @@ def results(said: Sequence[Message]) -> list[str]:
     return [message.content for message in said if message.tool_call_id is not None]
 
 
+@pytest.mark.long
 @folded
 @pytest.mark.parametrize(
     ("scenario", "kind", "run"),

@@ -43,6 +43,7 @@ def judged(world: ScenarioState, **changed: Json) -> str | None:
     return world.validate(last.tool, {**(last.args() or {}), **changed})
 
 
+@pytest.mark.long
 @folded
 @pytest.mark.parametrize(
     ("scenario", "run"),
@@ -64,6 +65,7 @@ def test_each_scenario_has_wrong_answers() -> None:
     assert set(WRONG) == {scenario.name for scenario in ALL}
 
 
+@pytest.mark.long
 @folded
 @pytest.mark.parametrize(
     ("scenario", "changed"),
@@ -133,6 +135,7 @@ async def test_ending_too_early_or_with_an_unknown_tool_is_refused_and_can_be_me
     assert "no_such_tool" in "".join(message.content for message in nudges)
 
 
+@pytest.mark.long
 @folded
 @every_scenario
 async def test_a_run_leaves_nothing_behind_for_the_next(scenario: Scenario) -> None:

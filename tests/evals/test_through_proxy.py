@@ -138,6 +138,7 @@ async def test_a_proxy_that_is_not_there_is_no_result() -> None:
     await stage.close()
 
 
+@pytest.mark.long
 async def test_every_scenario_is_solved_by_a_model_that_makes_no_mistake() -> None:
     script = [Said(calls=((call.tool, call.arguments),)) for one in ALL for call in one.build(0).ideal]
     wrong: dict[str, str | None] = {}

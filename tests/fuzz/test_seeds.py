@@ -18,6 +18,7 @@ def test_no_known_seed_fails(path: Path) -> None:
     assert [*faults_of(path.read_bytes().decode(), random.Random(1))] == []
 
 
+@pytest.mark.long
 def test_a_short_run_finds_nothing() -> None:
     rng = random.Random(20261121)
     known = seeds()

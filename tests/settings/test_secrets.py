@@ -92,6 +92,7 @@ def test_the_tested_paths_include_every_secret_setting() -> None:
     } <= set(PATHS)  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", MALFORMED, ids=range(len(MALFORMED)))
 def test_errors_contain_no_malformed_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: object) -> None:
     monkeypatch.setenv("MY_SECRET", SECRET)

@@ -58,6 +58,7 @@ def test_without_the_form_no_such_call_is_read(name: str) -> None:
     assert read(texts["nested"], None, general=True) != [*CASES["nested"]]
 
 
+@pytest.mark.long
 @EACH
 @pytest.mark.parametrize("general", [True, False])
 def test_a_call_that_is_cut_off_anywhere_is_not_read_as_another_one(name: str, general: bool) -> None:
@@ -65,6 +66,7 @@ def test_a_call_that_is_cut_off_anywhere_is_not_read_as_another_one(name: str, g
         assert wrong_cuts(text, CASES[case], form_of(name), general=general) == 0, case
 
 
+@pytest.mark.long
 @EACH
 def test_a_call_is_streamed_alike_however_it_is_cut(name: str) -> None:
     for case, text in sample([*learned(name).responses()], 1):

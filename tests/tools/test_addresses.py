@@ -114,6 +114,7 @@ async def test_a_wildcard_name_that_resolves_to_loopback_is_not_called(monkeypat
     assert "evil.example.com resolves to 127.0.0.1, this machine" in outcome.text
 
 
+@pytest.mark.long
 async def test_an_mcp_server_on_such_a_name_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "169.254.169.254")
     async with McpExecutor(McpConfig(allow=("http://*.example.com",)), lambda _: None) as servers:

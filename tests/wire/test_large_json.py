@@ -155,6 +155,7 @@ def test_a_long_key_and_a_long_gap_are_refused() -> None:
         read(b"[" + b" " * 5 * PIECE + b"1]")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["text", "escapes", "emoji", "emoji last", "messages", "lists"])
 def test_the_parser_gets_no_more_than_some_pieces_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[int] = []
@@ -182,6 +183,7 @@ LARGE: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LARGE)
 def test_large_values_are_serialised_in_slices(name: str) -> None:
     pieces = list(write_slices(LARGE[name]))

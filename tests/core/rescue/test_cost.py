@@ -49,6 +49,7 @@ def _seconds(read: Callable[[str], object], text: str) -> float:
     return max(_FLOOR, time.process_time() - begun)
 
 
+@pytest.mark.long
 @folded
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(("name", "make"), SAMPLE, ids=[name for name, _ in SAMPLE])

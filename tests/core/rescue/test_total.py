@@ -184,6 +184,7 @@ def test_a_long_repetitive_text_is_streamed_in_bounded_time(text: str) -> None:
     assert sum(len(piece.text) for piece in pieces) <= len(text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("between", "argument", "found"), [("", "", 2000), ("\n", "```", 2000), ("\n", "`", 2000), ("`", "", 1000)]
 )

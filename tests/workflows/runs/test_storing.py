@@ -203,6 +203,7 @@ async def post_output(runs: Runs, run: StoredRun, output: str) -> None:
                 return
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fails", [("before", ""), ("after", ""), ("before", "after", ""), ("after", "after", "before", "")]
 )
