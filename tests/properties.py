@@ -24,7 +24,7 @@ def examples(count: int) -> settings:
     return settings(max_examples=max(5, round(count * SCALE)), deadline=None, print_blob=True)
 
 
-def sample(cases: Sequence[Case], one_in: int) -> Sequence[Case]:
+def sample(cases: Sequence[Case], one_in: float) -> Sequence[Case]:
     """Return one case in this many of a long matrix, the first and the last among them; every case in `make test-all`.
 
     1 samples only in `make quick`. With a number that has no divisor in common with the lengths of the matrix, each of

@@ -220,3 +220,13 @@ def test_the_minimum_windows_are_those_that_connect_names() -> None:
 
 def test_the_documented_settings_are_yaml_with_comments_on_each() -> None:
     assert set(yaml.safe_load((ROOT / "config" / "forge-proxy.yaml").read_text())) == set(Settings.model_fields)
+
+
+def test_the_layers_are_those_that_the_linter_checks() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(one["layers"] for one in contracts if one["name"] == "each layer imports only those below it")
+    page = PAGES["architecture.md"]
+
+    assert "\n".join(layers) in page
+    packages = {name for layer in layers for name in layer.split(" | ")} - {"_version"}
+    assert packages <= set(re.findall(r"`(\w+)`", page.partition("| package | content |")[2].partition("\n\n")[0]))
