@@ -10,6 +10,8 @@ from starlette.middleware.cors import CORSMiddleware
 from forge_proxy.api.admin.routes import add_admin_routes
 from forge_proxy.api.admin.services import AdminServices
 from forge_proxy.api.auth import METRICS_PATH, ApiKeyMiddleware, KeyRing
+from forge_proxy.api.background.endpoint import ResponsesEndpoint
+from forge_proxy.api.background.service import BackgroundResponses
 from forge_proxy.api.bodies import LargeBodies
 from forge_proxy.api.chat_completions import CHAT_COMPLETIONS
 from forge_proxy.api.config import ServerConfig
@@ -67,10 +69,11 @@ def create_app(
     surfaces: Sequence[Surface] = SURFACES,
     responses: ResponseStorage | None = None,
     files: Files | None = None,
+    background: BackgroundResponses | None = None,
 ) -> FastAPI:
     """Create the application for one engine and its backend; with an admin API if `admin` is passed.
 
-    Responses are stored if `responses` is passed, and files if `files` is.
+    Responses are stored if `responses` is passed, and files if `files` is; `background` answers in the background.
 
     Raises `ServerConfigError` if the keys cannot be read.
     """
@@ -81,7 +84,7 @@ def create_app(
         {prefix: surface.encode_error for surface in surfaces for prefix in surface.prefixes},
         default=CHAT_COMPLETIONS.encode_error,
     )
-    hot = _add_surfaces(app, surfaces, engine, config, memory, responses)
+    hot = _add_surfaces(app, surfaces, engine, config, memory, responses, background)
     _add_read_routes(app, engine, backend, surfaces)
     if files is not None:
         FileEndpoints(files).add_routes(app)
@@ -107,6 +110,7 @@ def _add_surfaces(
     config: ServerConfig,
     memory: MemoryBudget,
     responses: ResponseStorage,
+    background: BackgroundResponses | None,
 ) -> dict[str, Endpoint]:
     """Add the routes of the client APIs and of what is relayed. Returns those that answer requests, by path.
 
@@ -115,13 +119,15 @@ def _add_surfaces(
     hot: dict[str, Endpoint] = {}
     large_bodies = LargeBodies()
     for surface in surfaces:
-        storage = responses if surface is RESPONSES else None
-        kind = OllamaEndpoint if surface in OLLAMA_SURFACES else SurfaceEndpoint
-        endpoint = kind(surface, engine, config, memory, large_bodies, storage)
+        if surface is RESPONSES:
+            endpoint = ResponsesEndpoint(surface, engine, config, memory, large_bodies, responses, background)
+        else:
+            kind = OllamaEndpoint if surface in OLLAMA_SURFACES else SurfaceEndpoint
+            endpoint = kind(surface, engine, config, memory, large_bodies)
         hot |= dict.fromkeys(surface.routes, endpoint.create)
     for path, endpoint in hot.items():
         app.add_route(path, endpoint, methods=["POST"])
-    ResponseEndpoints(responses, engine, large_bodies).add_routes(app)
+    ResponseEndpoints(responses, engine, large_bodies, background, config.keepalive_seconds).add_routes(app)
     ConversationEndpoints(responses, large_bodies).add_routes(app)
     counter = TokenCountEndpoint(engine, large_bodies)
     app.add_route("/v1/messages/count_tokens", counter.count, methods=["POST"])

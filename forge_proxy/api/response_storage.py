@@ -27,6 +27,7 @@ from forge_proxy.wire.clients.collector import ResponseCollector
 from forge_proxy.wire.clients.responses.encoder import DecodedResponsesRequest, ResponsesEncoder
 from forge_proxy.wire.clients.responses.input_items import listed_items
 from forge_proxy.wire.clients.responses.request import decode_request, read_links, reject_links, wants_storing
+from forge_proxy.wire.clients.responses.response_object import is_background
 from forge_proxy.wire.clients.responses.stored_items import find_references, number_items, resolve_references
 
 MAX_STORED = 16 * 1024 * 1024
@@ -61,11 +62,19 @@ class ResponseStorage:
         self.retention = retention or ResponseRetention()
         self._tasks = ShieldedTasks()
 
-    async def decode(self, received: ReceivedRequest, large_bodies: LargeBodies) -> DecodedResponsesRequest:
-        """Decode a request together with what it refers to. Raises `InvalidRequest` or `MemoryFull`."""
-        response_id, body = f"resp_{secrets.token_hex(16)}", received.body
+    async def decode(
+        self, received: ReceivedRequest, large_bodies: LargeBodies, response_id: str | None = None
+    ) -> DecodedResponsesRequest:
+        """Decode a request together with what it refers to. Raises `InvalidRequest` or `MemoryFull`.
+
+        `response_id` is the id of a response that is made in the background.
+        """
+        response_id, body = response_id or f"resp_{secrets.token_hex(16)}", received.body
         read_links(body)  # raises before the store is opened for it
-        is_stored = self._open_store is not None and wants_storing(body, default=self.retention.is_default)
+        if is_background(body):
+            self._check_background(body)
+        default = self.retention.is_default or is_background(body)
+        is_stored = self._open_store is not None and wants_storing(body, default=default)
         if is_stored:
             await self._store()  # raises before the model has worked for it
         body, stored, size = await self._resolve(body, received.owner, received.memory)
@@ -129,6 +138,12 @@ class ResponseStorage:
         store, charge = await self._store(), _charging(memory)
         read = store.conversation(conversation_id, owner, self.now(), MAX_CONVERSATION, charge)
         return await _parse(await self.run(read))
+
+    def _check_background(self, body: JsonObject) -> None:
+        if body.get("store") is False:
+            raise InvalidRequest("store", "a response in the background is stored; omit it or send true")
+        if self._open_store is None:
+            raise InvalidRequest("background", "store.responses is never: this daemon stores no responses")
 
     async def _resolve(
         self, body: JsonObject, owner: str, memory: RequestMemory

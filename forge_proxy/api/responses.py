@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from forge_proxy.api.background.service import BackgroundResponses
 from forge_proxy.api.bodies import LargeBodies, collect_slices, run_slices
 from forge_proxy.api.conversations_openapi import CONVERSATION_PATHS, CONVERSATION_SCHEMAS
 from forge_proxy.api.endpoint import read_json
@@ -18,7 +21,7 @@ from forge_proxy.api.responses_openapi import PATHS, SCHEMAS
 from forge_proxy.api.streaming import StreamErrorPolicy
 from forge_proxy.api.surface import ReceivedRequest, Surface
 from forge_proxy.core.errors import ForgeError, InvalidRequest
-from forge_proxy.core.stored_responses import NotCancellable
+from forge_proxy.core.stored_responses import NotCancellable, ResponseNotFound
 from forge_proxy.engine.answer import Engine
 from forge_proxy.wire.clients.responses.encoder import DecodedResponsesRequest
 from forge_proxy.wire.clients.responses.errors import encode_error
@@ -37,13 +40,25 @@ RESPONSES = Surface(
 )
 
 
+_MAX_DIGITS = 16
+
+
 class ResponseEndpoints:
     """The endpoints for stored responses and for the size of a prompt."""
 
-    def __init__(self, storage: ResponseStorage, engine: Engine, large_bodies: LargeBodies) -> None:
+    def __init__(
+        self,
+        storage: ResponseStorage,
+        engine: Engine,
+        large_bodies: LargeBodies,
+        background: BackgroundResponses | None = None,
+        keepalive_seconds: float = 15.0,
+    ) -> None:
         self._storage = storage
         self._engine = engine
         self._large_bodies = large_bodies
+        self._background = background
+        self._keepalive_seconds = keepalive_seconds
 
     def add_routes(self, app: FastAPI) -> None:
         """Add the routes, with and without `/v1`."""
@@ -59,7 +74,7 @@ class ResponseEndpoints:
         headers = {"x-request-id": request_id_of(request)}
         try:
             body, size = await read_json(request, self._large_bodies)
-            counted = {**body, "stream": False, "store": False}
+            counted = {**body, "stream": False, "store": False, "background": False}
             received = ReceivedRequest(counted, size, owner_of(request), memory_of(request.scope))
             decoded = await self._storage.decode(received, self._large_bodies)
             prompt = await self._engine.measure(decoded.chat)
@@ -69,24 +84,54 @@ class ResponseEndpoints:
         return JSONResponse({"object": "response.input_tokens", "input_tokens": prompt.tokens}, headers=headers)
 
     async def get(self, request: Request) -> Response:
-        """Return a stored response."""
+        """Return a stored response, or the state of one in the background; its events with `stream=true`."""
         headers = {"x-request-id": request_id_of(request)}
+        response_id, owner = request.path_params["id"], owner_of(request)
         try:
             if request.query_params.get("stream") == "true":
-                raise InvalidRequest("stream", "only responses made with `background: true` can be streamed again")
-            document = await self._storage.get(request.path_params["id"], owner_of(request))
+                return await self._follow(request, response_id, owner, headers)
+            document = await self._read(response_id, owner)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
         return Response(document, media_type="application/json", headers=headers)
+
+    async def _read(self, response_id: str, owner: str) -> bytes:
+        if self._background is not None:
+            with suppress(ResponseNotFound):
+                return await self._background.read(response_id, owner)
+        return await self._storage.get(response_id, owner)
+
+    async def _follow(self, request: Request, response_id: str, owner: str, headers: dict[str, str]) -> Response:
+        after = _read_number(request, "starting_after")
+        if self._background is not None:
+            with suppress(ResponseNotFound):
+                from forge_proxy.api.event_stream import sse_stream  # imports sse_starlette: slow, and rarely needed
+
+                events = await self._background.follow(response_id, owner, after)
+                return sse_stream(events, headers, self._keepalive_seconds)
+        await self._storage.get(response_id, owner)
+        raise InvalidRequest("stream", "only responses made with `background` and `stream` can be streamed again")
 
     async def delete(self, request: Request) -> Response:
         """Delete a stored response."""
         headers, response_id = {"x-request-id": request_id_of(request)}, request.path_params["id"]
         try:
-            await self._storage.delete(response_id, owner_of(request))
+            await self._delete(response_id, owner_of(request))
         except ForgeError as error:
             return error_response(error, request.scope, headers)
         return JSONResponse({"id": response_id, "object": "response", "deleted": True}, headers=headers)
+
+    async def _delete(self, response_id: str, owner: str) -> None:
+        was_job = False
+        if self._background is not None:
+            with suppress(ResponseNotFound):
+                await self._background.delete(response_id, owner)
+                was_job = True
+        try:
+            await self._storage.delete(response_id, owner)
+        except ResponseNotFound:
+            if not was_job:
+                raise
 
     async def list_input(self, request: Request) -> Response:
         """List the items that a stored response answers, newest first unless `order=asc`."""
@@ -103,10 +148,25 @@ class ResponseEndpoints:
         return Response(body, media_type="application/json", headers=headers)
 
     async def cancel(self, request: Request) -> Response:
-        """Reject a cancellation: no response is made in the background yet."""
+        """Cancel a response in the background, and return it; one that has ended stays as it is."""
         headers = {"x-request-id": request_id_of(request)}
+        response_id, owner = request.path_params["id"], owner_of(request)
         try:
-            await self._storage.get(request.path_params["id"], owner_of(request))
+            if self._background is not None:
+                with suppress(ResponseNotFound):
+                    document = await self._background.cancel(response_id, owner)
+                    return Response(document, media_type="application/json", headers=headers)
+            await self._storage.get(response_id, owner)
             raise NotCancellable
         except ForgeError as error:
             return error_response(error, request.scope, headers)
+
+
+def _read_number(request: Request, name: str) -> int:
+    """Return the `sequence_number` that a query parameter has; -1 if it is missing. Raises `InvalidRequest`."""
+    text = request.query_params.get(name)
+    if text is None:
+        return -1
+    if not (text.isdecimal() and text.isascii() and len(text) < _MAX_DIGITS):
+        raise InvalidRequest(name, "expected the sequence_number of an event")
+    return int(text)

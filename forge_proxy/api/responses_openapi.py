@@ -44,12 +44,16 @@ SCHEMAS: dict[str, Any] = {
         store={"type": "boolean", "description": "Whether the response is stored; store.responses sets the default."},
         previous_response_id={"type": ["string", "null"], "description": "A stored response to continue."},
         conversation={"type": ["string", "object", "null"], "description": "A conversation to continue or to begin."},
-        background={"type": "boolean", "description": "Not supported yet: true is rejected."},
+        background={
+            "type": "boolean",
+            "description": "Whether the request is stored and answered later, whatever becomes of the connection.",
+        },
     ),
     "Response": object_schema(
         "The response.", ["id", "object", "created_at", "status", "model", "output"],
         id=string(""), object=string("", "response"), created_at=integer(""),
-        status=string("", "completed", "incomplete", "failed", "in_progress"), model=string("The model that answered."),
+        status=string("", "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"),
+        model=string("The model that answered."),
         output=array("The items that the model wrote.", {"$ref": "#/components/schemas/ResponseItem"}),
         usage={"description": "Input, output and total tokens.", "type": ["object", "null"]},
         store={"type": "boolean", "description": "Whether the response is stored."},
@@ -81,6 +85,13 @@ _STORE_ERRORS = error_responses(401, 403, **{
     "404": "No such response is stored for this key: `response_not_found`.",
     "503": "The store cannot be used: `store_unavailable`.",
 })  # fmt: skip
+_STREAM_PARAMETERS: list[dict[str, Any]] = [
+    *_ID,
+    {"name": "stream", "in": "query", "schema": {"type": "boolean"},
+     "description": "Server-sent events, of a response that was created with `background` and `stream`."},
+    {"name": "starting_after", "in": "query", "schema": {"type": "integer", "minimum": 0},
+     "description": "The `sequence_number` of the last event that the client has."},
+]  # fmt: skip
 PAGE_PARAMETERS: list[dict[str, Any]] = [
     *_ID,
     {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
@@ -123,7 +134,11 @@ def _stored(summary: str, schema: str, parameters: list[dict[str, Any]] = _ID) -
 
 def _paths(prefix: str, suffix: str) -> dict[str, Any]:
     cancel = _stored("Cancel a response", "Response")
-    cancel["description"] = "Always rejected: no response is made in the background yet."
+    cancel["description"] = "Stops a response in the background. One that has ended is returned as it is."
+    get = _stored("Show a stored response", "Response", _STREAM_PARAMETERS)
+    get["description"] = (
+        "The state of a response in the background; with `stream=true` its events, past and future ones."
+    )
     count = {
         "summary": "Count the tokens of a prompt", "tags": ["responses"], "requestBody": _REQUEST,
         "responses": {
@@ -135,7 +150,7 @@ def _paths(prefix: str, suffix: str) -> dict[str, Any]:
         "": {"post": ("create_response", _create())},
         "/input_tokens": {"post": ("count_response_input", count)},
         "/{id}": {
-            "get": ("get_response", _stored("Show a stored response", "Response")),
+            "get": ("get_response", get),
             "delete": ("delete_response", _stored("Delete a stored response", "ResponseDeleted")),
         },
         "/{id}/input_items": {

@@ -92,7 +92,7 @@ class NotCancellable(ForgeError):
     """Only a response that is made in the background can be cancelled; others end with their connection."""
 
     def __init__(self) -> None:
-        super().__init__("Only responses made with `background: true` can be cancelled, which is not supported yet.")
+        super().__init__("Only responses made with `background: true` can be cancelled.")
 
 
 def quote_id(text: str) -> str:

@@ -144,7 +144,9 @@ async def build(
     async with (
         assemble(settings, observe, memory) as parts,
         shared_database(store_url(settings)) as database,
-        build_jobs(settings, parts.engine, observe, database) as services,
+        build_jobs(
+            settings, parts.engine, observe, database, responses := build_response_storage(settings, database), memory
+        ) as services,
     ):
         url = parts.choice.url
         if url is not None and await leads_to(url, listener):
@@ -158,10 +160,17 @@ async def build(
         metrics = build_metrics(parts)
         listeners.add(metrics)
         admin = _admin_services(parts, live, services.runs, memory, metrics)
-        responses = build_response_storage(settings, database)
         files = build_files(settings, database)
         app = create_app(
-            parts.engine, parts.backend, settings.server, admin, keys, memory, responses=responses, files=files
+            parts.engine,
+            parts.backend,
+            settings.server,
+            admin,
+            keys,
+            memory,
+            responses=responses,
+            files=files,
+            background=services.background,
         )
         yield Daemon(parts, HttpServer(app, settings.server, memory), live, services, listener, log)
 

@@ -12,6 +12,9 @@ from importlib import import_module
 from structlog.typing import FilteringBoundLogger
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_chain, wait_fixed
 
+from forge_proxy.api.background.handler import QUEUE, ResponseHandler
+from forge_proxy.api.background.service import BackgroundResponses
+from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.errors import ForgeError
@@ -20,6 +23,7 @@ from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.daemon.database import SharedDatabase
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import RunNotResumable, RunStatusChanged
+from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.ports import Observer
 from forge_proxy.jobs.kinds import JobKinds
 from forge_proxy.jobs.local_scheduler import LocalScheduler
@@ -40,6 +44,8 @@ _LOCKED_RETRY_SECONDS = 2.0
 """Seconds between attempts to open a store that another daemon has locked; that daemon may be shutting down."""
 _RETRY_WAIT = wait_chain(*map(wait_fixed, (2.0, 5.0, 15.0, 60.0)))
 """Seconds between attempts to open an unavailable store, whose database may start later. The last value repeats."""
+_MAX_RESPONSES = 64
+"""Responses in the background that may wait for a slot of the model server; further ones wait in the database."""
 _MAX_SILENCE_SECONDS = 3600.0
 """Seconds. Upper limit for all tools; each tool has its own timeout below it."""
 
@@ -50,11 +56,17 @@ class JobServices:
 
     jobs: Jobs
     runs: Runs
+    background: BackgroundResponses
 
 
 @asynccontextmanager
 async def build_jobs(
-    settings: Settings, engine: Engine, observe: Observer, database: SharedDatabase
+    settings: Settings,
+    engine: Engine,
+    observe: Observer,
+    database: SharedDatabase,
+    responses: ResponseStorage,
+    memory: MemoryBudget,
 ) -> AsyncGenerator[JobServices]:
     """Build the job services of a daemon. At the end, jobs stop at their current step."""
 
@@ -78,12 +90,21 @@ async def build_jobs(
         closing.push_async_callback(http.close)
         tools = await closing.enter_async_context(open_registry(settings.tools, http, SystemClock(), observe))
         deps = ExecutionDeps(engine, tools, report_stranded)
-        phases = PhaseDeps(JobKinds(RunHandler(deps)), time.time, report_stranded)
+        phases = PhaseDeps(
+            JobKinds(RunHandler(deps), ResponseHandler(engine, responses, memory)), time.time, report_stranded
+        )
         writers = JobWriters(open_store, time.time)
-        scheduler: JobScheduler = LocalScheduler(writers, phases, {"runs": settings.runs.max_running})
-        jobs = Jobs(writers, scheduler, phases, lambda job: observe(_status_event(job)))
+        scheduler: JobScheduler = LocalScheduler(
+            writers, phases, {"runs": settings.runs.max_running, QUEUE: _MAX_RESPONSES}
+        )
+
+        def report_status(job: StoredJob) -> None:
+            if job.kind == RunHandler.kind:
+                observe(_status_event(job))
+
+        jobs = Jobs(writers, scheduler, phases, report_status)
         closing.push_async_callback(jobs.close)
-        yield JobServices(jobs, Runs(jobs, deps, time.time))
+        yield JobServices(jobs, Runs(jobs, deps, time.time), BackgroundResponses(jobs, responses))
 
 
 async def resume(jobs: Jobs, settings: Settings, log: FilteringBoundLogger) -> None:

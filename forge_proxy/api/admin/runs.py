@@ -146,7 +146,7 @@ class RunEndpoints:
             if not re.fullmatch("[0-9]{1,10}", last_event_id) or int(last_event_id) >= 2**31:
                 raise InvalidRequest("Last-Event-ID", "expected the id of an event, which is a number")
             after = int(last_event_id)
-        from forge_proxy.api.admin.run_events import event_stream  # imports sse_starlette: slow, and rarely needed
+        from forge_proxy.api.event_stream import event_stream  # imports sse_starlette: slow, and rarely needed
 
         await self._runs.head(run_id)
         return event_stream(request, self._runs.follow_events(run_id, after), self._keepalive_seconds)

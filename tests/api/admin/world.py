@@ -118,10 +118,24 @@ async def world(
         settings_of_runs = now.model_copy(update={"store": store})
         async with (
             shared_database(store_url(settings_of_runs)) as database,
-            build_jobs(settings_of_runs, engine, observe, database) as services,
+            build_jobs(
+                settings_of_runs,
+                engine,
+                observe,
+                database,
+                responses := build_response_storage(settings_of_runs, database),
+                MemoryBudget(100 * MEGABYTE),
+            ) as services,
         ):
-            responses = build_response_storage(settings_of_runs, database)
-            app = create_app(engine, backend, now.server, replace(admin, runs=services.runs), keys, responses=responses)
+            app = create_app(
+                engine,
+                backend,
+                now.server,
+                replace(admin, runs=services.runs),
+                keys,
+                responses=responses,
+                background=services.background,
+            )
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
                 yield client

@@ -19,7 +19,13 @@ from forge_proxy.wire.clients.responses.errors import encode_failure
 from forge_proxy.wire.clients.responses.output import OutputWriter
 from forge_proxy.wire.clients.responses.output_items import ItemEvent
 from forge_proxy.wire.clients.responses.request import ConvertedRequest, decode_request
-from forge_proxy.wire.clients.responses.response_object import ResponseHead, convert_usage
+from forge_proxy.wire.clients.responses.response_object import (
+    QUEUED_EVENTS,
+    ResponseHead,
+    convert_usage,
+    encode_state_event,
+    is_background,
+)
 
 
 class ResponsesEncoder:
@@ -34,7 +40,7 @@ class ResponsesEncoder:
         self._model = request.chat.model or ""
         self._head: ResponseHead | None = None
         self._usage: JsonObject | None = None
-        self._number = 0
+        self._number = QUEUED_EVENTS if is_background(request.body) else 0
         self._closing = b""
         self.response_id = response_id
         self.store = request.is_stored
@@ -81,6 +87,11 @@ class ResponsesEncoder:
         return closing
 
     @property
+    def next_number(self) -> int:
+        """The `sequence_number` of the next event."""
+        return self._number
+
+    @property
     def output(self) -> list[JsonObject]:
         """The complete items."""
         return self._output.items
@@ -98,15 +109,13 @@ class ResponsesEncoder:
         if self._head is not None:
             return b""
         self._head = ResponseHead(self._request.repeated, self.response_id, self._created, self._model)
-        return self._state_event("created") + self._state_event("in_progress")
+        created = b"" if self._number else self._state_event("created")
+        return created + self._state_event("in_progress")
 
     def _state_event(self, name: str, error: JsonObject | None = None) -> bytes:
         """Encode an event that has the whole response."""
         status = "in_progress" if name == "created" else name
-        event = b'{"type":"response.%b","sequence_number":%d,"response":' % (name.encode(), self._next())
-        return b"".join(
-            (b"event: response.", name.encode(), b"\ndata: ", event, self._response(status, error), b"}\n\n")
-        )
+        return encode_state_event(name, self._next(), self._response(status, error))
 
     def _response(self, status: str, error: JsonObject | None = None) -> bytes:
         assert self._head is not None  # noqa: S101  # `_begin` sets it

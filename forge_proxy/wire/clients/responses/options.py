@@ -69,8 +69,7 @@ def includes(body: JsonObject, what: str) -> bool:
 def _reject_unsupported(body: JsonObject) -> None:
     for name in sorted(_OF_CHAT & body.keys()):
         raise InvalidRequest(name, "a field of /v1/chat/completions; this API has another one for it")
-    if fields.read_flag(body, "background", "background", default=False):
-        raise InvalidRequest("background", "background responses are not supported yet; omit it or send false")
+    fields.read_flag(body, "background", "background", default=False)
     if body.get("prompt") is not None:
         raise InvalidRequest("prompt", "stored prompts are not supported; send the text as instructions or input")
 

@@ -20,13 +20,15 @@ _DEFAULTS: JsonObject = {
     "tools": [],
     "truncation": "disabled",
 }
+QUEUED_EVENTS = 2
+"""Events of a response in the background that precede its answer: `created` and `queued`."""
 
 
 def encode_repeated(body: JsonObject) -> bytes:
     """Return the fields of a request that its response repeats, as JSON. Raises `InvalidRequest`."""
     repeated: dict[str, Json] = {name: body.get(name) for name in _REPEATED}
     repeated |= {name: default if body.get(name) is None else body[name] for name, default in _DEFAULTS.items()}
-    repeated["background"] = False
+    repeated["background"] = is_background(body)
     repeated["reasoning"] = _reasoning(body)
     repeated["text"] = _text(body)
     if (conversation := conversation_of(body)) is not None:
@@ -65,6 +67,17 @@ class ResponseHead:
             "incomplete_details": {"reason": incomplete} if incomplete else None,
         }
         return b"".join((self._encoded, b",", orjson.dumps(state)[1:]))
+
+
+def encode_state_event(name: str, number: int, document: bytes) -> bytes:
+    """Encode the event `response.NAME`, which has the whole response. `number` is its `sequence_number`."""
+    event = b'{"type":"response.%b","sequence_number":%d,"response":' % (name.encode(), number)
+    return b"".join((b"event: response.", name.encode(), b"\ndata: ", event, document, b"}\n\n"))
+
+
+def is_background(body: JsonObject) -> bool:
+    """Whether the response is made in the background."""
+    return body.get("background") is True
 
 
 def conversation_of(body: JsonObject) -> str | None:

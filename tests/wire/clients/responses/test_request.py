@@ -403,7 +403,7 @@ def test_each_form_of_tool_choice_is_converted(choice: Any, expected: ToolChoice
         ({"input": [{"type": "custom_tool_call", "name": "f"}]}, "input[0].input"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0].id"),
         ({"input": [{"foo": 1}]}, "input[0].type"),
-        ({"background": True}, "background"),
+        ({"background": "yes"}, "background"),
         ({"prompt": {"id": "p"}}, "prompt"),
         ({"messages": []}, "messages"),
         ({"max_tokens": 5}, "max_tokens"),

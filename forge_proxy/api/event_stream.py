@@ -1,9 +1,9 @@
-"""Streams the events of a job as server-sent events. Slow to import: only what streams them does so."""
+"""Streams the events of jobs as server-sent events. Slow to import: only what streams them does so."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -23,6 +23,11 @@ def event_stream(request: Request, events: AsyncGenerator[JobEvent], keepalive_s
     """Return the response. It sends a comment after each `keepalive_seconds` of silence."""
     headers = {"x-request-id": request_id_of(request)}
     return _EventStream(_to_messages(events), headers=headers, ping=keepalive_seconds, sep=_LINE_END)
+
+
+def sse_stream(events: AsyncGenerator[bytes], headers: Mapping[str, str], keepalive_seconds: float) -> Response:
+    """Return the response that sends encoded events, and a comment after each `keepalive_seconds` of silence."""
+    return _EventStream(events, headers=headers, ping=keepalive_seconds, sep=_LINE_END)
 
 
 class _EventStream(EventSourceResponse):
