@@ -89,7 +89,7 @@ fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--min
 templates: $(VENV)/.developed    ## learn the chat templates in packages, and measure what is read back (docs/chat-templates.md)
 	$(BIN)/python -m tests.templates --cuts $(ARGS)
 
-mutants: $(VENV)/.developed      ## changes of forge_proxy/core that a test has to notice, ARGS="--seed 7 --only rescue/"
+mutants: $(VENV)/.developed      ## changes of the code that a test has to notice, ARGS="--parts jobs --seed 7 --only retries"
 	$(BIN)/python -m tests.mutants $(ARGS)
 
 schemas: $(VENV)/.developed      ## made-up requests to every described route, ARGS="--examples 500"

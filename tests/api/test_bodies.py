@@ -156,7 +156,7 @@ def _most_resident(*, anew: bool = False) -> int:
 
 
 async def _send(pieces: list[bytes]) -> int:
-    """The status of a body that comes in these pieces."""
+    """Return the status of a body that arrives in these pieces."""
     backend = ForgetfulBackend()
     app = create_app(Engine(EngineConfig(backend, StillClock(), lambda _: None)), backend, ServerConfig())
     statuses: list[int] = []

@@ -161,7 +161,7 @@ async def test_the_rejected_tool_is_found_and_named(stream: bool, count: int) ->
     assert GRAMMAR in error["message"]
     assert again.json() == response.json()
     assert probes <= 1 + (count - 1).bit_length()
-    assert len(world.asked) == probes + 3  # known by then: asked once, in case the server has learned
+    assert len(world.asked) == probes + 3  # known by then: requested once, in case the server has changed
     assert all(asked["max_tokens"] == 1 for asked in world.asked[2 : 2 + probes])
 
 

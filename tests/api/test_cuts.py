@@ -83,7 +83,7 @@ def test_any_chunk_boundaries_give_the_same_reply_streamed_and_whole(
 
     fixed = {"x-request-id": "same"}  # ids of calls are derived from it
     whole = asyncio.run(chat(script, ASK, policy=policy, headers=fixed))
-    if whole.status != 200:  # an error's body is tested elsewhere; streamed, it may come after the first byte
+    if whole.status != 200:  # an error's body is tested elsewhere; in a stream it may follow the first byte
         return
     streamed = asyncio.run(chat(script, ASK, policy=policy, headers=fixed, stream=True))
     cut_anew = asyncio.run(chat(recut, ASK, policy=policy, headers=fixed, stream=True, cut=cut))
@@ -107,7 +107,7 @@ NAMED_LATE = [
     Delta(calls=(CallDelta(0, arguments='{"city": "Paris"}'),)),
     Delta(calls=(CallDelta(0, name="respond", arguments='{"message": "a"}'),)),
 ]
-"""A call whose name comes after the beginning of its arguments."""
+"""A call whose name arrives after the beginning of its arguments."""
 
 
 @pytest.mark.parametrize("accepts", [True, False])

@@ -1,4 +1,4 @@
-"""A final answer before the tools that the user asked for were called is retried once; nothing of it is sent before."""
+"""A final answer before the tools that the user requested were called is retried once; nothing of it is sent before."""
 
 from __future__ import annotations
 

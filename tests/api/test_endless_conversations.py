@@ -1,7 +1,7 @@
-"""Agents with a model that ends in text, but makes a call if it is asked for one.
+"""Agents with a model that ends in text, but makes a call if the text is retried.
 
-The daemon retries the text, and the call that follows starts the next round: without a rule against it, openai-agents
-reaches its turn limit and pi never ends. Each conversation must be the one that the client has without guardrails.
+The call that follows the retry starts the next round: without a rule against it, openai-agents reaches its turn limit
+and pi never ends. Each conversation must be the one that the client has without guardrails.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CLIENTS = {
 PARIS, OSLO, ROME = (json.dumps({"city": city, "days": 3}) for city in ("Paris", "Oslo", "Rome"))
 TEXT = Said(text="It is sunny in all of them.")
 PLAN = (call(PARIS), call(OSLO), call(ROME), TEXT)
-"""What the model says in each round."""
+"""The model's response in each round."""
 INVALID = call('{"city": "Rome", "days": "many"}')
 AS_TEXT = Said(text=f'<tool_call>\n{{"name": "get_weather", "arguments": {ROME}}}\n</tool_call>')
 
@@ -76,7 +76,7 @@ WHEN_RETRIED: dict[str, Mapping[str, Said]] = {
     },
     "text": {"That was not": Said(text="I have nothing to call.")},
 }
-"""What it says if its text is retried, by how the daemon's correction begins."""
+"""Its response if its text is retried, by the beginning of the daemon's correction."""
 
 
 def model(when_retried: Mapping[str, Said]) -> Callable[[JsonDict], Said]:

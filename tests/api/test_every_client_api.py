@@ -37,7 +37,7 @@ SYSTEM = Turn("system", "Be brief.")
 
 @dataclass(frozen=True)
 class Conversation:
-    """A conversation, what the model says to it, and what the client receives."""
+    """A conversation, the responses of the model, and what the client receives."""
 
     turns: tuple[Turn, ...]
     script: tuple[Said, ...]

@@ -67,7 +67,7 @@ async def test_a_call_in_the_wrong_markup_is_recovered_and_its_markup_removed(
     assert answer.calls == [("get_weather", PARIS)], form
     assert answer.text is None
     assert answer.finish == "tool_calls"
-    assert answer.outcome in ("rescued", "repaired")  # Qwen-Coder's values are texts, so its integer is mended
+    assert answer.outcome in ("rescued", "repaired")  # Qwen-Coder's values are strings, so its integer is repaired
 
 
 @both

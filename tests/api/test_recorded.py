@@ -69,7 +69,7 @@ def whole_reply_in(body: bytes, said: Recording) -> tuple[Reply, object]:
 
 @lru_cache
 def at_once(said: Recording, *, guarded: bool) -> tuple[Reply, object]:
-    """The reply when the stream comes in one piece."""
+    """The reply when the stream arrives in one piece."""
     return reply_in(ask([said.streamed], EVENTS, stream=True, guarded=guarded), stream=True)
 
 

@@ -1,4 +1,4 @@
-"""What the record of a request says about where it came from and what happened to it, streamed and whole."""
+"""The record of a request: where it came from and what happened to it, streamed and whole."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Connected:
         self.protocol.connection_made(self.client)
 
     async def ask(self) -> None:
-        """Send a request and let the response be written."""
+        """Send a request and wait until the response is written."""
         self.protocol.data_received(GET)
         for _ in range(5):
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Writes of the same moment leave together, in order and without loss."""
+"""Writes of the same moment are sent together, in order and without loss."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Wire(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         if self.lost:
-            raise RuntimeError("the handler is closed")  # uvloop's words
+            raise RuntimeError("the handler is closed")  # uvloop's message
         self.sent.append(bytes(data))
 
     def is_closing(self) -> bool:
@@ -39,9 +39,9 @@ class Wire(asyncio.Transport):
 
 
 async def written(turns: list[list[bytes]], apart: float = 0.002) -> list[bytes]:
-    """What is sent of pieces that are written in so many turns of the loop, `apart` seconds after each other.
+    """Return what is sent of pieces that are written in so many turns of the loop, `apart` seconds after each other.
 
-    The clock stands still within a turn: a real one may pass to the next millisecond between two pieces.
+    The clock stands still within a turn: a real one may advance by a millisecond between two pieces.
     """
     wire, loop = Wire(), asyncio.get_running_loop()
     clock = Mock(call_soon=loop.call_soon, time=Mock(return_value=1.0))

@@ -23,7 +23,7 @@ class Attack:
     server: Callable[[], AbstractContextManager[Process]] = model_server
     """Starts the model server behind the daemon."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Environment variables of the daemon, in addition to its backend."""
+    """Environment variables of the daemon, in addition to those for its backend."""
     descriptors: int | None = None
     """Limit of open files for the daemon; None keeps the machine's."""
     max_growth_mb: float = 300.0

@@ -27,7 +27,7 @@ def _adversary() -> AbstractContextManager[Process]:
 
 
 def _all_ways(target: Target, model: str, clients: int = 8, seconds: float = 60, **fields: object) -> list[Answer]:
-    """Ask streamed and whole, guarded and passed through, several at a time; the responses that came."""
+    """Send requests streamed and whole, guarded and passed through, several at a time. Return the responses."""
     bodies = [
         ask(model, stream=stream, **({"tools": [TOOL]} if guarded else {}), **fields)
         for stream in (False, True)
@@ -38,14 +38,14 @@ def _all_ways(target: Target, model: str, clients: int = 8, seconds: float = 60,
 
 
 def _check(answers: list[Answer]) -> None:
-    """None of the responses blames the client or the daemon for what the model server did."""
+    """Check that no response blames the client or the daemon for a fault of the model server."""
     for answer in answers:
         assert answer.status not in range(400, 500), f"blames the client: {answer.status} {answer.message[:120]}"
         assert "inside forge-proxy" not in answer.message, "an error inside the daemon"
 
 
 def _survives(model: str, target: Target) -> None:
-    """The daemon bounds what the server does, and answers others."""
+    """Check that the daemon limits the response and answers other requests."""
     _check(_all_ways(target, model))
 
 
@@ -113,7 +113,7 @@ def _post(target: Target, body: bytes, _: int) -> Answer:
 
 
 def _costly_text(name: str, target: Target) -> None:
-    """The time for a text that imitates markup grows with its length and no faster."""
+    """Check that the time for a text that imitates markup grows linearly with its length."""
     seconds: dict[int, float] = {}
     for size in (125_000, 1_000_000):
         body = ask("text-pattern", user=f"{name}/{size}", tools=_TOOLS, stream=True)

@@ -1,4 +1,4 @@
-"""Attacks on callbacks beyond their URLs: names that resolve inward, and signatures that are sent again."""
+"""Attacks on callbacks beyond their URLs: names that resolve to internal addresses, and replayed signatures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INWARD = {
     "inner.wide.example": "127.0.0.1",
     "six.wide.example": "::1",
 }
-"""Names, and addresses that no listed name may lead to; those of `*.wide.example` are listed by the asterisk."""
+"""Names, and addresses to which no listed name may resolve; those of `*.wide.example` are listed by the asterisk."""
 
 
 def _names_that_lead_inward() -> None:
@@ -64,7 +64,7 @@ def _names_that_lead_inward() -> None:
 
 
 def _signatures_sent_again() -> None:
-    """What was recorded of one call is sent to the tool of docs/tools.md again: changed, much later, and as it was."""
+    """A recorded call is sent to the tool of docs/tools.md again: changed, much later, and unchanged."""
     recorded: list[tuple[dict[str, str], bytes]] = []
 
     def record(handler: BaseHTTPRequestHandler, body: bytes) -> None:

@@ -20,13 +20,13 @@ from tests.attack.target import Target
 from tests.fakes.processes import Ended, Process, command, daemon, model_server
 
 CPU_SECONDS, SECONDS = 60.0, 100.0
-"""A daemon that has spent so much CPU time on one attack, or taken so long, is killed."""
+"""A daemon that exceeds this CPU time or duration in one attack is killed."""
 _MEMORY_BYTES = 6 * 1024**3
 """The address space of one process of the daemon."""
 
 
 class Outcome(NamedTuple):
-    """What came of one attack. Figures are None if nothing was measured."""
+    """The result of one attack. Figures are None if nothing was measured."""
 
     text: str
     cpu_seconds: float | None = None
@@ -83,7 +83,7 @@ class Checkout:
             yield proxy
 
     def process(self, *words: str, stderr: IO[str]) -> Process:
-        """`forge-proxy` with these words and this standard error, which may not be ready yet."""
+        """Start `forge-proxy` with these arguments and this standard error, which may not be ready yet."""
         return Process("forge_proxy", *words, env=self._env, stderr=stderr, cwd=self._folder)
 
     def command(self, *words: str, env: Mapping[str, str] | None = None) -> Ended:

@@ -1,4 +1,4 @@
-"""Attacks of clients: who is let in, how HTTP is read, and how bodies are."""
+"""Attacks of clients: access, the parsing of HTTP, and request bodies."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _disguised_paths(target: Target) -> None:
         for headers in ((), (_CLIENT,)):
             answer = target.send(head("GET", path, *headers))
             assert b'"queue"' not in answer.body, f"{path} shows the status to {headers or 'nobody'}"
-            if answer.body != b'{"status":"ok"}':  # that of /healthz, which anybody may ask
+            if answer.body != b'{"status":"ok"}':  # that of /healthz, which needs no key
                 _expect(answer, 400, 401, 403, 404, 405)
     for path in ("//v1/models", "/V1/models", "/v1/models/../models", "/v1/./models"):
         answer = target.send(head("GET", path))
@@ -154,7 +154,7 @@ def _smuggled(target: Target) -> None:
             except OSError:
                 continue
             if first.status < 400:
-                continue  # it was read as what it says
+                continue  # it was parsed as declared
             try:
                 second = read_answer(connection)
             except OSError:
@@ -210,7 +210,7 @@ def _expectations(target: Target) -> None:
 
 
 def _slow_heads(count: int, target: Target) -> None:
-    """Connections whose head never ends. An honest client has to be let in meanwhile, and they are closed."""
+    """Connections whose head never ends are closed. An honest client is admitted meanwhile."""
     with ExitStack() as stack:
         open_now: list[socket.socket] = []
         for _ in range(count):
@@ -367,7 +367,7 @@ def _dense_bodies(target: Target) -> None:
 
 
 def _idle_bodies(target: Target) -> None:
-    """Bodies that stop coming after a byte do not keep a connection for ever."""
+    """Bodies that stop after a byte do not keep a connection open."""
     with ExitStack() as stack:
         waiting = [stack.enter_context(target.connected(60)) for _ in range(50)]
         for connection in waiting:

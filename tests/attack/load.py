@@ -1,4 +1,4 @@
-"""Much at a time: streams, idle connections, clients that leave, readers that do not read, and a soak."""
+"""High load: streams, idle connections, clients that disconnect, clients that do not read, and a soak."""
 
 from __future__ import annotations
 
@@ -106,8 +106,9 @@ def _leaving_clients(target: Target) -> None:
 
 
 def _never_reading(target: Target) -> None:
-    """Clients that never read: endless streams, and large responses, streamed and whole, with tools and without. They
-    are disconnected while they hold on to their connection, and nothing of theirs stays in the account of memory.
+    """Clients that never read: endless streams, and large responses, streamed and whole, with tools and without.
+
+    They are disconnected although they keep their connection open, and none of their bytes stay in the memory budget.
     """
     kinds = [
         _request("loops", stream=True),
@@ -148,7 +149,7 @@ def _is_idle(target: Target) -> bool:
 
 
 def _soak(target: Target) -> None:
-    """Honest and dishonest requests in turn, for ten minutes; memory and descriptors do not creep."""
+    """Honest and malicious requests in turn, for ten minutes; memory and descriptors do not grow."""
     mixed = [
         _request("says", stream=True, tools=[TOOL]), _request("says", tools=[TOOL]), _request("says", stream=True),
         _request("calls-brokenly", tools=[TOOL]), _request("dies", stream=True, tools=[TOOL]),

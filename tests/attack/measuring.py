@@ -1,4 +1,4 @@
-"""Runs one attack and measures meanwhile: the daemon's memory, CPU and event loop, and what an honest client waits."""
+"""Runs one attack and measures meanwhile the daemon (memory, CPU, event loop) and the waits of an honest client."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run_drill(drill: Drill) -> Result:
 
 
 def _breach_of(run: Callable[[], None]) -> str | None:
-    """In one line, how an attack succeeded; None if it did not."""
+    """Return in one line how an attack succeeded; None if it did not."""
     try:
         run()
     except AssertionError as exc:

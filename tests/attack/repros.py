@@ -40,13 +40,13 @@ class Repro:
 
 @contextmanager
 def folder() -> Generator[Path]:
-    """A folder of a repro's own."""
+    """A temporary folder for one repro."""
     with tempfile.TemporaryDirectory(prefix="forge-attack-", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 
 def _posts(count: int, body: Callable[[int], object], target: MeasuredTarget) -> str:
-    """So many requests, eight at a time; how often each status came."""
+    """Send so many requests, eight at a time. Return how often each status came."""
     came = statuses(together(count, lambda number: target.post(body(number), seconds=60)))
     return ", ".join(f"{status} ×{times}" if times > 1 else status for status, times in sorted(came.items()))
 

@@ -1,4 +1,4 @@
-"""What is attacked: a real daemon with a model server behind it, with access on the level of bytes."""
+"""The target of an attack: a real daemon with a model server behind it, with access to the bytes."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def together(count: int, act: Callable[[int], object], clients: int = CLIENTS) -
 
 
 def statuses(answers: Sequence[object]) -> dict[str, int]:
-    """How often each status came; what is no answer counts by its type."""
+    """Poll a condition, with a limit."""
     counts: dict[str, int] = {}
     for answer in answers:
         key = str(answer.status) if isinstance(answer, Answer) else type(answer).__name__

@@ -1,4 +1,4 @@
-"""The watched event loop: what it does without serving timers is counted, what the machine does is not."""
+"""The watched event loop: time in which it serves no timers is counted, time of the machine is not."""
 
 from __future__ import annotations
 

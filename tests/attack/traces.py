@@ -1,4 +1,4 @@
-"""Secrets where nobody looks for them: crash traces, process lists, wrong places of a request, written files."""
+"""Secrets in places that are rarely checked: crash traces, process lists, wrong fields of a request, written files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CRASHES = {
     "a request": "aiohttp.ClientSession._request",
     "the start": "uvicorn.Server.startup",
 }
-"""What fails, by what is replaced by a function that raises."""
+"""Failing parts, by the function that is replaced by one that raises."""
 _SITECUSTOMIZE = """
 import importlib
 module, name, method = {place!r}.split(".")
@@ -76,7 +76,7 @@ def _commands() -> None:
 
 
 def _keys_in_wrong_places() -> None:
-    """A key that a client puts where it does not belong is in no log line, and in no response of another client."""
+    """A key in the wrong place of a request is in no log line, and in no response to another client."""
     with (
         model_server() as server,
         daemon("--backend-url", server.url, env={"FORGE_PROXY_SERVER__API_KEYS": SECRET}) as proxy,
@@ -132,7 +132,7 @@ def _umask(mask: int) -> Generator[None]:
 
 
 def _modes_while_it_runs() -> None:
-    """With the laxest umask nobody else can read what a running daemon and `connect --write` have written."""
+    """With the most permissive umask nobody else can read what a running daemon and `connect --write` have written."""
     with own_folder() as folder:
         folder.chmod(0o755)
         env = {"XDG_STATE_HOME": str(folder / "state"), "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}

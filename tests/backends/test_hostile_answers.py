@@ -1,4 +1,4 @@
-"""A model server as an adversary: what is held of its answers, and that none of them is more than a typed error."""
+"""A hostile model server: the memory that its responses take, and that each ends in a typed error at worst."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ HOSTILE: dict[str, Callable[[], Iterator[bytes]]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_an_endless_stream_is_aborted_at_the_limit(name: str) -> None:
-    with pytest.raises(ResponseTooLarge):  # what is allocated once is none of what is held
+    with pytest.raises(ResponseTooLarge):  # one-time allocations do not count as memory of the response
         await put_together(Endless(make=HOSTILE[name]))
 
     tracemalloc.start()

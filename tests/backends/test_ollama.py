@@ -1,4 +1,4 @@
-"""The Ollama adapter: what it asks for, and what it makes of refusals. What all adapters do is in tests/contracts."""
+"""The Ollama adapter: its requests, and how it reads rejections. tests/contracts has what all adapters do."""
 
 from __future__ import annotations
 

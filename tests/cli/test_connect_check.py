@@ -43,7 +43,7 @@ REPLIES: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Server:
-    """What was asked, and the status and body of the next responses if they are not those of a daemon."""
+    """The received requests, and the status and body of the next responses if they are not those of a daemon."""
 
     url: str
     asked: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list[Any])

@@ -36,7 +36,7 @@ class Adapter:
     runner: asyncio.Runner
 
     def chunks(self, sent: list[bytes], *, stream: bool, verbatim: bool = False) -> list[Chunk]:
-        """What it makes of a stream, or of a whole answer, that comes in these pieces."""
+        """Return the chunks of a stream, or of a whole response, that arrives in these pieces."""
         self.http.says(sent, EVENTS if stream else JSON)
         return self.answer(stream=stream, verbatim=verbatim)
 
@@ -96,7 +96,7 @@ def ollama() -> Generator[Adapter]:
 
 @contextmanager
 def anthropic_messages() -> Generator[Adapter]:
-    """The real SDK stands between."""
+    """The adapter uses the real SDK."""
     from forge_proxy.backends.anthropic import AnthropicMessages  # slow import, over a second
 
     transport = LiteralTransport()

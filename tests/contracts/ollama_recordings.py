@@ -19,7 +19,7 @@ def _recording(name: str, lines: list[str], whole: str, reply: Reply, tokens: in
 
 
 def _native() -> Recording:
-    """The call comes with the last line, since llama-server's parser has found it."""
+    """The call is in the last line, because llama-server's parser has found it."""
     line = (
         '{"model":"tiny-tools","created_at":"2026-11-21T19:33:57.735561443Z","message":{"role":"assistant",'
         '"content":"","tool_calls":[{"id":"Ar7Rswdk","function":{"index":0,"name":"get_weather",'
@@ -32,7 +32,7 @@ def _native() -> Recording:
 
 
 def _own_parser() -> Recording:
-    """Each call has a line of its own, since Ollama's own parser has found it."""
+    """Each call has its own line, because Ollama's own parser has found it."""
     head = (
         '{"model":"tiny-tools","created_at":"2026-11-21T19:34:19.700424593Z","message":{"role":"assistant","content":""'
     )
@@ -54,7 +54,7 @@ def _own_parser() -> Recording:
 
 
 def _leaked() -> Recording:
-    """A call that its parser did not find, and that comes as text."""
+    """A call that its parser did not find, and that arrives as text."""
     head = (
         '{"model":"tiny-tools","created_at":"2026-11-21T19:33:57.792437298Z","message":{"role":"assistant","content":'
     )
@@ -93,7 +93,7 @@ def _thinking() -> Recording:
 
 
 def _old() -> Recording:
-    """As older versions write: no ids, no reason for the end; and what is zero is left out."""
+    """The format of older versions: no ids, no finish reason, and zeros omitted."""
     head = '{"model":"llama3.1","created_at":"2024-07-22T20:33:28.123648Z","message":{"role":"assistant","content":""'
     call = '"tool_calls":[{"function":{"name":"get_weather","arguments":{}}}]'
     lines = [f'{head},{call}}},"done":false}}', f'{head}}},"done":true,"eval_count":18}}']

@@ -1,5 +1,7 @@
-"""Answers of model servers, as their bytes. llama-server's was recorded and shortened; the others are written after
-what their users report, quirks included. Each stands streamed and whole, with what it says.
+"""Responses of model servers, as bytes.
+
+llama-server's was recorded and shortened; the others are written after reports of their users, quirks included. Each
+exists streamed and whole, with its content.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def _vllm() -> Recording:
     def chunk(delta: str, rest: str = '"finish_reason":null') -> str:
         return f'{{{head},"choices":[{{"index":0,"delta":{delta},"logprobs":null,{rest}}}]}}'
 
-    # a new id with each delta, as older releases send them; usage told with a chunk that has a choice too
+    # a new id with each delta, as in older releases; usage in a chunk that also has a choice
     events = _events(
         chunk('{"role":"assistant","content":""}'),
         chunk('{"reasoning":"Hm 😀"}'),
@@ -119,7 +121,7 @@ def _lm_studio() -> Recording:
     def chunk(delta: str, finish: str = "null") -> str:
         return f'{{{head},"choices":[{{"delta":{delta},"finish_reason":{finish}}}]}}'
 
-    # no role, no index of choice or call, an empty id; the end of the stream stands for [DONE]
+    # no role, no index of choice or call, an empty id; the end of the stream replaces [DONE]
     events = _events(
         chunk('{"tool_calls":[{"id":"","type":"function","function":{"name":"get_weather","arguments":""}}]}'),
         chunk('{"tool_calls":[{"function":{"arguments":"{\\"city\\":"}}]}'),

@@ -1,4 +1,4 @@
-"""What every adapter behind the port `Backend` does, streamed and whole, whatever way the bytes come."""
+"""The contract of the port `Backend` for every adapter, streamed and whole, however the bytes are cut."""
 
 from __future__ import annotations
 
@@ -318,7 +318,7 @@ def test_health_is_returned_and_never_raised(adapter: Adapter, status: int, body
 def test_the_window_passed_on_is_that_of_a_slot_else_that_of_the_list(
     adapter: Adapter, told: dict[str, Any], model: str | None, window: int | None
 ) -> None:
-    adapter.http.says([json.dumps(told).encode()], JSON)  # to whatever it is asked
+    adapter.http.says([json.dumps(told).encode()], JSON)  # whatever the request
 
     assert adapter.runner.run(adapter.backend.context_window(model)) == window
 

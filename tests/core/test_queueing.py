@@ -1,4 +1,4 @@
-"""Which request runs, waits or comes next: hand-written cases, then random sequences of events."""
+"""Which request runs, waits or is next: hand-written cases, then random sequences of events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.properties import examples
 
 
 def entered(queue: FairQueue, clients: str) -> list[QueueEntry]:
-    """A place for each of these, who are called by one letter, all let in."""
+    """Return an entry for each of these clients, named by one letter, all admitted."""
     places = [queue.enter(client) for client in clients]
     assert None not in places
     return [place for place in places if place]

@@ -19,7 +19,7 @@ SWAP_AFTER = 10.0
 
 @dataclass
 class World:
-    """A queue for models, and a clock. Who is let in is written down, as `client:model`."""
+    """A queue for models, and a clock. Admitted requests are recorded as `client:model`."""
 
     slots: int = 1
     loaded: str | None = "a"
@@ -49,7 +49,7 @@ class World:
         return wanted
 
     def ends(self) -> None:
-        """Everybody who is inside leaves."""
+        """End all running requests."""
         for place in [place for place in self.places if place.state is EntryState.RUNNING]:
             self.leaves(place)
 
@@ -243,8 +243,8 @@ def test_one_model_runs_at_a_time_and_no_request_is_lost_or_starved(
                     turns += 1
                     for place in w.places:
                         if place.model == waited and place.state is EntryState.WAITING:
-                            came[place] = turns  # let in as slots come free, or behind the others again
-                    assert w.queue.running  # a turn lets somebody in
+                            came[place] = turns  # admitted as slots become free, or behind the others again
+                    assert w.queue.running  # a turn admits a request
             case "fail", None:
                 if (wanted := w.queue.next_model(w.time)) is not None:
                     for place in w.queue.refuse(wanted):

@@ -158,7 +158,7 @@ def test_text_received_letter_by_letter_takes_a_few_bytes_per_letter(field: str)
     tracemalloc.start()
     builder = ReplyBuilder()
     for number in range(count):
-        letters = f"{number % 10}{number % 7}"  # a string of its own, as one that is read from JSON
+        letters = f"{number % 10}{number % 7}"  # a new string, like one that is parsed from JSON
         call = CallDelta(0, arguments=letters)
         builder.add(
             Delta(calls=(call,))

@@ -28,7 +28,7 @@ def _own_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: igno
 
 
 def asked(proxy: ProxyServer) -> str:
-    """The tool that is called when it is asked for the weather."""
+    """The tool that is called when the user asks for the weather."""
     with openai.OpenAI(base_url=proxy.url, api_key="none", max_retries=0, timeout=60) as client:
         answer = client.chat.completions.create(model=MODEL, messages=ASK_PARIS, tools=TOOLS, temperature=0)
     (call,) = answer.choices[0].message.tool_calls or []
@@ -49,7 +49,7 @@ async def test_two_servers_run_side_by_side_and_leave_no_process_or_thread() -> 
     before = set(children(os.getpid()))
 
     async with ProxyServer(backend="embedded", port=0) as one, ProxyServer(backend="embedded", port=0) as other:
-        # The SDK blocks this event loop, which is none of theirs.
+        # The SDK blocks this event loop, which neither server uses.
         assert [asked(one), asked(other)] == ["get_weather", "get_weather"]
         assert one.url != other.url
         assert len(set(children(os.getpid())) - before) >= 2

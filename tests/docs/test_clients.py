@@ -104,7 +104,7 @@ LINES = {
     for block in blocks(text, "sh")
     if f"connect {name} " in block
 }  # fmt: skip
-"""The three lines for a client on a local model, wherever they stand."""
+"""The three lines for a client on a local model, on any page."""
 PACKAGES = {"codex": codex.PACKAGE, "claude": claude_code.PACKAGE}
 
 

@@ -1,4 +1,4 @@
-"""The guides hold: their Python examples print what stands behind them, their commands and settings are real ones."""
+"""The guides are correct: their Python examples print what the guides show, and their commands and settings exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def text_of(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str, str]]:
-    """What stands in for the servers and files that the guides name."""
+    """Fakes for the servers and files that the guides name."""
     model = tmp_path_factory.mktemp("models") / "your-model.gguf"
     model.write_bytes(TINY_MODEL.read_bytes())
     with (

@@ -1,4 +1,4 @@
-"""The Makefile's first run, killed in each of its steps: the next make completes it. pip and venv are stand-ins."""
+"""The Makefile's first run, killed in each of its steps: the next make completes it. pip and venv are fakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/operations.md: its examples work, and what it says of files and commands holds."""
+"""docs/operations.md is correct: its examples work, and its statements about files and commands are true."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ SECTIONS = "|".join(Settings.model_fields)
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
-    """A daemon as `make run` starts it, with a state folder of its own."""
+    """A daemon as `make run` starts it, with its own state folder."""
     with daemon("--backend", "embedded", env={"XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))}) as process:
         yield process
 
@@ -63,7 +63,7 @@ def sessions(page: str) -> list[list[tuple[str, str]]]:
 
 
 def assert_printed(said: str, done: subprocess.CompletedProcess[str]) -> None:
-    """The output is what is said; `…` there is any text."""
+    """Check that the output is the documented one; `…` matches any text."""
     wanted = re.escape(said.rstrip("\n")).replace("…", ".*")
     assert re.fullmatch(wanted, done.stdout.rstrip("\n"), re.DOTALL), done.stdout + done.stderr
 

@@ -1,4 +1,4 @@
-"""What README and the documented configuration say holds: their examples are run as they stand."""
+"""README and the documented configuration are correct: their examples are run unchanged."""
 
 from __future__ import annotations
 

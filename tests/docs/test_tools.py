@@ -1,4 +1,4 @@
-"""What docs/tools.md says holds: its tool runs as it stands, and its settings and declarations can be used."""
+"""docs/tools.md is correct: its tool runs unchanged, and its settings and declarations can be used."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def call(address: str, secret: str, city: str) -> str:
 
 async def test_the_tool_answers_what_is_signed_once_for_each_key(address: str) -> None:
     assert await call(address, SECRET, "Oslo") == "sunny in Oslo"
-    assert await call(address, SECRET, "Rome") == "sunny in Oslo"  # the key is the same, and this was not asked anew
+    assert await call(address, SECRET, "Rome") == "sunny in Oslo"  # the key is the same, and this call was not repeated
 
 
 async def test_the_tool_answers_nothing_with_another_signature(address: str) -> None:

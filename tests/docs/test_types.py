@@ -1,6 +1,6 @@
 """The Python examples of README and the guides pass strict type checkers: pyright's rules, and mypy.
 
-The examples of a guide are one module, since they are run in one namespace; those of README stand alone.
+The examples of a guide are one module, because they are run in one namespace; each example of README is its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Waiting for a slot: who is called, who leaves in between, how many slots there are, and when to come again."""
+"""Waiting for a slot: the order of admission, clients that disconnect, the number of slots, and when to retry."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class SetClock:
 
 @dataclass
 class World:
-    """A door, the clock beside it, the backend behind it, and those who are inside or wait."""
+    """An admission queue, its clock, its backend, and the requests that run or wait."""
 
     backend: Has
     admission: Admission
@@ -90,7 +90,7 @@ class World:
     tasks: dict[str, asyncio.Task[Slot]] = field(default_factory=dict[str, "asyncio.Task[Slot]"])
 
     async def comes(self, *names: str) -> None:
-        """So many come, each as a client of its own, and go in as far as they can."""
+        """Send so many requests, each of a different client, and admit those that there are slots for."""
         for name in names:
             self.tasks[name] = asyncio.create_task(self._enters(name))
         await self.settled()
@@ -101,7 +101,7 @@ class World:
         return slot
 
     def leaves(self, name: str) -> None:
-        """One who is inside goes."""
+        """End a running request."""
         self.inside.remove(name)
         self.tasks[name].result().leave()
 

@@ -1,4 +1,4 @@
-"""Budgets while requests are answered: asked for once in a while, switched as a whole or not at all."""
+"""Budgets while requests are answered: determined now and then, switched as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ async def test_a_name_first_asked_for_after_a_switch_has_the_budget_of_the_serve
 
     assert (await budgets.of("tiny", window=4096)).tokens == 4096
     assert (await budgets.of("other")).tokens == 4096
-    assert [event.model for event in heard if isinstance(event, BudgetResolved)] == [None]  # it is told once
+    assert [event.model for event in heard if isinstance(event, BudgetResolved)] == [None]  # reported once
 
 
 async def test_if_a_server_chooses_a_smaller_window_that_is_the_budget() -> None:

@@ -37,7 +37,7 @@ class Drafting:
 
     says: Sequence[str | BackendFault | None]
     held: set[int] = field(default_factory=set[int])
-    """The responses that are not given until the test lets them go."""
+    """The responses that are held back until the test releases them."""
     asked: list[ModelCall] = field(default_factory=list[ModelCall])
     stopped: list[int] = field(default_factory=list[int])
     """The responses that were stopped before their end."""

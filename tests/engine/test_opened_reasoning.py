@@ -45,7 +45,7 @@ async def answers(script: Sequence[Said]) -> list[tuple[str, str, int]]:
 async def test_once_learned_the_block_is_sent_as_reasoning_and_the_text_after_it_is_streamed() -> None:
     first, second, third = await answers([THINKS] * 3)
 
-    assert first[1].startswith("They greet me.")  # nobody could know
+    assert first[1].startswith("They greet me.")  # not known yet
     assert second[:2] == third[:2] == ("They greet me.", "Hello to you, and welcome.")
     assert second[2] > 1
 

@@ -65,7 +65,7 @@ async def test_in_one_round_of_the_loop_work_is_done_for_four_milliseconds(reque
     await work.together(*(work.do(steps) for _ in range(requests)))
 
     assert len(work.rounds) == requests * steps
-    assert work.most_at_once() <= 8  # the end of a spell that nobody waited in, and one after it
+    assert work.most_at_once() <= 8  # the end of a round in which no request waited, and one after it
 
 
 async def test_a_round_of_the_loop_has_one_long_step() -> None:

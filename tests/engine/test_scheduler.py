@@ -22,7 +22,7 @@ SWAP_AFTER = 30.0
 
 @dataclass
 class World:
-    """A door for models, those inside as `client:model`, and a server that writes down what it loads."""
+    """An admission queue for models, its running requests as `client:model`, and a server that records its loads."""
 
     admission: Admission
     switching: BackendSwitcher
@@ -35,7 +35,7 @@ class World:
     may_load: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def load(self, model: str) -> None:
-        """One at a time and with nobody inside; on failure the one before is there again."""
+        """Exchange models one at a time, without running requests; a failure restores the former one."""
         assert self.inside == []
         self.loads.append(model)
         await self.may_load.wait()

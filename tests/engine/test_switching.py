@@ -1,4 +1,4 @@
-"""An exchange behind the door: who runs may end, who comes waits, and all go on, whatever becomes of it."""
+"""An exchange of the model server behind admission: running requests end, new ones wait, and all continue then."""
 
 from __future__ import annotations
 

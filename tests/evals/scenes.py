@@ -1,4 +1,4 @@
-"""Small scenarios, of which one is in words that the tiny model has learned."""
+"""Small scenarios, one of them in phrases that the tiny model has learned."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _sunny(city: str) -> str:
 
 
 def _two_steps(_: int) -> ScenarioState:
-    """Look something up, and then tell it."""
+    """Look something up, and then report it."""
     tools = {
         "book_hotel": ToolDef(spec("book_hotel", "book the hotel", city="string", days="integer"), _price),
         "send_email": ToolDef(spec("send_email", "send a email", email="string", subject="string"), _sent),
@@ -43,7 +43,7 @@ def _sent(email: str, subject: str) -> str:
 
 
 def _words(_: int) -> ScenarioState:
-    """Answer in words."""
+    """Respond with text."""
     tools = {"get_weather": ToolDef(spec("get_weather", "get the weather", city="string"), _sunny)}
     tools["respond"] = respond_tool()
     workflow = Workflow("words", "answers", tools, [], "respond", "You are helpful.")

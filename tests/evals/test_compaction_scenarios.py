@@ -1,4 +1,4 @@
-"""In its budget, an ideal run of a compaction scenario comes to the phase that it is meant for, and can be finished."""
+"""In its budget, an ideal run of a compaction scenario reaches its phase, and can be completed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs come to."""
+"""The figures of runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_rest_are_averages_of_all_runs() -> None:
 
     assert (metrics.seconds, metrics.retry_nudges, metrics.step_nudges) == (1.5, 1.0, 0.5)
     assert (metrics.prerequisite_nudges, metrics.tool_errors, metrics.compacted) == (1.0, 1.5, Rate(1, 2))
-    assert (metrics.input_tokens, metrics.output_tokens) == (100, None)  # what nobody counted is not 0
+    assert (metrics.input_tokens, metrics.output_tokens) == (100, None)  # an unknown count is not 0
 
 
 def test_of_no_runs_nothing_is_known() -> None:

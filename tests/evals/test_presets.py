@@ -46,7 +46,7 @@ RIGHT = "right"
     [
         ([BOOK, SEND], "bare", RIGHT),
         ([AS_TEXT, SEND], "reforged", RIGHT),
-        ([AS_TEXT, BOOK, SEND], "no_rescue", RIGHT),  # it is asked again
+        ([AS_TEXT, BOOK, SEND], "no_rescue", RIGHT),  # it is retried
         ([AS_TEXT, BOOK, SEND], "bare", "ToolCallError"),
         ([text("Hm."), BOOK, SEND], "reforged", RIGHT),
         ([text("Hm."), BOOK, SEND], "no_nudge", "ToolCallError"),
@@ -59,7 +59,7 @@ RIGHT = "right"
         ([TYPED_WRONG, SEND], "no_nudge", "ToolCallError"),
         ([TYPED_WRONG, SEND], "bare", RIGHT),  # the tool does not mind
         ([SEND, BOOK, SEND], "reforged", RIGHT),
-        ([SEND], "bare", RIGHT),  # nobody insists that a hotel is booked
+        ([SEND], "bare", RIGHT),  # no rule requires that a hotel is booked
         ([SEND], "no_steps", RIGHT),
     ],
 )

@@ -61,7 +61,7 @@ def test_pairs_are_counted_by_their_outcomes() -> None:
 def test_the_interval_of_a_difference_holds_the_truth_about_as_often_as_it_says(
     first: float, second: float, n: int
 ) -> None:
-    """Over every outcome that n pairs can have, each as often as it comes."""
+    """Over all outcomes of n pairs, weighted by their probability."""
     held = 0.0
     for a in range(n + 1):
         for b in range(n + 1 - a):

@@ -1,4 +1,4 @@
-"""Reports hold the figures that the runs come to."""
+"""Reports contain the figures of the runs."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_points_stand_where_their_figures_are() -> None:
 
 
 class _Drawn:
-    """Points of a plot with their whiskers, as they are drawn by its marks, and as its tooltips tell them."""
+    """Return the points of a plot with their intervals, as drawn and as in its tooltips."""
 
     def __init__(self, svg: str) -> None:
         marks = re.findall(r'class="mark" x="([\d.]+)"[^>]*>(-?\d+)', svg)

@@ -20,7 +20,7 @@ from tests.folding import folded
 
 every_scenario = pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 RUNS = range(20)
-"""Enough to come to each terminal tool and wording of those scenarios that differ by the run."""
+"""Enough runs to reach each terminal tool and wording of the scenarios that differ by the run."""
 
 
 async def follow(
@@ -199,7 +199,7 @@ def test_all_required_scenarios_exist(name: str, wanted: tuple[int | None, str])
     (found,) = select_scenarios([name])
 
     assert ideal in {None, found.ideal_iterations}
-    # A topic is a tag of its own beyond what was asked for.
+    # A topic is an additional tag.
     assert found.tags - {"relevance"} == set(tags.split())
 
 

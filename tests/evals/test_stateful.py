@@ -80,7 +80,7 @@ UNDONE: list[tuple[str, Sequence[Call], Sequence[int], str]] = [
     ("grounded_synthesis_stateful", [], [4], "never read: S4"),
     ("relevance_detection_stateful", [("find_book", {"title": "yen"})], [], "find_book was called"),
 ]
-"""Calls made first, places of the ideal run that are left out, and what is wrong with the right answer then."""
+"""Calls made first, omitted steps of the ideal run, and what is then wrong with the right answer."""
 
 
 @pytest.mark.parametrize(("name", "first", "left_out", "wrong"), UNDONE)

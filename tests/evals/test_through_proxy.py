@@ -82,7 +82,7 @@ async def test_a_run_goes_to_its_terminal_tool(stream: bool) -> None:
     [
         ([AS_TEXT, SEND], "reforged", "right"),
         ([AS_TEXT, SEND], "bare", "TextAnswer"),
-        ([AS_TEXT, BOOK, SEND], "no_rescue", "right"),  # it is asked again
+        ([AS_TEXT, BOOK, SEND], "no_rescue", "right"),  # it is retried
         ([HELLO, BOOK, SEND], "reforged", "right"),
         ([HELLO, BOOK, SEND], "no_nudge", "TextAnswer"),
         ([SEND], "reforged", "right"),  # a proxy knows of no steps
@@ -103,7 +103,7 @@ async def test_words_end_a_run_that_is_to_end_in_words(preset: str, offers: bool
 
     assert (run.is_correct, run.terminal, run.args) == (True, "respond", {"message": "Hello!"})
     tools = [tool["function"]["name"] for tool in http.asked[0]["tools"]]
-    assert tools == ["get_weather", *(["respond"] if offers else [])]  # ours, not the scenario's
+    assert tools == ["get_weather", *(["respond"] if offers else [])]  # the daemon's tool, not the scenario's
 
 
 async def test_an_error_in_place_of_an_answer_ends_the_run() -> None:

@@ -105,7 +105,7 @@ WRONG: dict[str, Changes] = {
     "compaction_chain_p1": CASE,
     "compaction_chain_p2": CASE,
     "compaction_chain_p3": CASE,
-    # The field of the report goes by the run's number; that of run 0 is `summary`.
+    # The field of the report depends on the run's number; that of run 0 is `summary`.
     "quick_two_step": [{"summary": "The weather is fine."}, {"summary": ""}],
     "quick_required_steps": [{"summary": "The price is 167."}, {"summary": "I am done."}],
     "quick_three_lookups": [{"summary": "The weather is sunny. The population is 277."}],

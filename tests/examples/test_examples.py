@@ -1,4 +1,4 @@
-"""Each example runs as it stands, against the embedded test model."""
+"""Each example runs unchanged, against the embedded test model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WEATHER = "3 sunny days in Paris"
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
-    """A daemon as `make run` starts it, with a state folder of its own."""
+    """A daemon as `make run` starts it, with its own state folder."""
     with daemon("--backend", "embedded", env={"XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))}) as process:
         yield process
 

@@ -23,7 +23,7 @@ _MAX_SECONDS = 20
 
 
 def main() -> int:
-    """Run for the time that was asked for; 1 when something was found."""
+    """Run for the requested time. Return 1 if a failure was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=time.time_ns())

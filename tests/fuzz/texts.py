@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.scanned import PIECES
 
 _BEGINNINGS = ("  ", "\n", "Action: ", "Call: ", "call: ", "assistant to=", "TOOL_CALL\n", "so it is ")
-"""Of texts that announce a call and then go on for long."""
+"""Beginnings of long texts that announce a call."""
 _HERE = Path(__file__).parent
 _GOLDEN = _HERE.parent / "core" / "rescue" / "golden"
 

@@ -1,4 +1,4 @@
-"""The local scheduler: no wake and no cancellation is lost, whenever it comes."""
+"""The local scheduler: no wake and no cancellation is lost, whenever it arrives."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_wake_during_a_phase_survives_the_process(store: OwnedJobReposit
 
 
 async def test_a_due_job_that_waits_for_its_queue_is_not_polled(store: OwnedJobRepository) -> None:
-    """One queue with one slot, which the first job has: the store is asked once for what is due."""
+    """One queue with one slot, which the first job occupies: the store is queried once for due jobs."""
     busy, go_on, asked = asyncio.Event(), asyncio.Event(), 0
 
     async def first(writer: JobWriter) -> NextAction:

@@ -24,12 +24,12 @@ GET_WEATHER["function"]["parameters"] = {
 }
 CITIES = ["Paris", "Berlin", "London", "Madrid", "Rome", "Oslo", "Vienna", "Lisbon", "Tokyo", "Cairo"]
 NUDGED = CITIES.index("Rome")
-"""The turn in which the model is asked again: its call breaks a rule that no grammar can hold it to."""
+"""The turn that the daemon retries: its call breaks a rule that no grammar can enforce."""
 
 
 @pytest.fixture(scope="module")
 def client() -> Generator[openai.OpenAI]:
-    """A daemon whose model has one slot: no other conversation takes its place in the cache."""
+    """A daemon whose model has one slot: no other conversation replaces it in the cache."""
     env = {"FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS": "1", "FORGE_PROXY_BACKEND__LLAMA_SERVER__SLOTS": "1"}
     with (
         daemon("--backend", "embedded", env=env) as process,
@@ -40,8 +40,8 @@ def client() -> Generator[openai.OpenAI]:
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn: tokens of the delivered attempt's prompt that were in the cache and that were read, tokens of the
-    caller's own prompt, and how often the model was asked.
+    """One turn: tokens of the delivered attempt's prompt that were cached and that were processed, tokens of the
+    client's own prompt, and the number of attempts.
     """
 
     cached: int
@@ -53,7 +53,7 @@ class Turn:
 def asked(
     client: openai.OpenAI, messages: list[ChatCompletionMessageParam], tool_choice: Any, *, stream: bool
 ) -> tuple[ChatCompletion, int]:
-    """One turn, and how often the model was asked."""
+    """One turn, and the number of attempts."""
     body: dict[str, Any] = {"messages": messages, "tools": [GET_WEATHER, *TOOLS[1:]], "tool_choice": tool_choice}
     if not stream:
         raw = client.chat.completions.with_raw_response.create(model=MODEL, temperature=0, **body)
@@ -75,7 +75,7 @@ def asked(
 
 
 def after(message: ChatCompletionMessage, result: str) -> list[ChatCompletionMessageParam]:
-    """What a harness adds when it has run the calls of an answer, and the words of one without calls."""
+    """The messages that a client adds after it has run the calls of a response, and the text of one without calls."""
     told: Any = message.model_dump(exclude_none=True)
     results: list[Any] = [
         {"role": "tool", "tool_call_id": call.id, "content": result} for call in message.tool_calls or []
@@ -104,5 +104,5 @@ def test_each_turn_of_a_conversation_begins_with_what_was_read_before(
     assert [turn.attempts > 1 for turn in turns] == [number == NUDGED for number in range(len(turns))]
     assert (ours > 0) is (tool_choice == "auto")
     for number, (turn, following) in enumerate(pairwise(turns)):
-        assert following.cached >= turn.own + ours  # all of what the caller sent in the turn before
+        assert following.cached >= turn.own + ours  # all that the client sent in the turn before
         assert number == NUDGED or turn.cached + turn.read == turn.own + ours

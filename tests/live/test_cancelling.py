@@ -18,7 +18,7 @@ from tests.live.weather import MODEL, TOOLS
 
 OFFERING: dict[str, Any] = {
     "model": MODEL,
-    "messages": [{"role": "user", "content": "word " * 380}],  # half a second to read, each time
+    "messages": [{"role": "user", "content": "word " * 380}],  # half a second to process, each time
     "cache_prompt": False,
     "ignore_eos": True,
     "max_tokens": 20,
@@ -35,7 +35,7 @@ async def heard() -> list[Event]:
 
 @pytest.fixture
 async def parts(heard: list[Event]) -> AsyncGenerator[EngineAssembly]:
-    """A daemon without its door, whose model works on one request at a time."""
+    """A daemon without authentication, whose model processes one request at a time."""
     settings = load(None, {"backend": {"kind": "embedded", "llama_server": {"slots": 1}}})
     async with assemble(settings, heard.append) as parts:
         await parts.load()
@@ -65,7 +65,7 @@ async def read(parts: EngineAssembly, body: dict[str, Any]) -> None:
 
 
 async def said(manager: ServerManager, words: str, times: int) -> None:
-    """Wait until llama.cpp has said so as often in its log."""
+    """Wait until llama.cpp has logged that so often."""
     async with asyncio.timeout(30):
-        while sum(words in line for line in manager.logs()) < times:  # noqa: ASYNC110  a log of another process tells nobody
+        while sum(words in line for line in manager.logs()) < times:  # noqa: ASYNC110  nothing reports a line in the log of another process
             await asyncio.sleep(0.005)

@@ -36,11 +36,11 @@ def url() -> Generator[str]:
 
 
 class Unknown(OpenAICompatible):
-    """A llama.cpp whose first response of each request is replaced by a call of a tool that there is not."""
+    """A llama.cpp whose first response to each request is replaced by a call of an unknown tool."""
 
     first = CallDelta(0, "c", "nonsense", "{}")
     constraints: list[str]
-    """Those of the requests that it was sent."""
+    """The requests that it received."""
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         if not call.added:
@@ -54,7 +54,7 @@ class Unknown(OpenAICompatible):
 
 @dataclass
 class Done:
-    """What came of a request."""
+    """The result of a request."""
 
     text: str = ""
     name: str = ""
@@ -96,7 +96,7 @@ async def test_a_real_server_answers_a_constrained_retry_with_a_call(url: str, s
     done = await ask(url, [*ASK_PARIS], stream=stream)
 
     assert (done.name, json.loads(done.arguments), done.attempts) == ("get_weather", PARIS, 2)
-    assert done.constraints == ["schema"]  # the server took it at once
+    assert done.constraints == ["schema"]  # the server accepted it at once
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -131,5 +131,5 @@ async def test_a_real_server_is_limited_to_the_grammar_of_a_tool(url: str) -> No
     finally:
         await http.close()
 
-    assert backend.constraints == ["grammar"]  # the server took it at once
+    assert backend.constraints == ["grammar"]  # the server accepted it at once
     assert re.fullmatch(r'"[a-c]{2,4}(\n[a-c]{2,4}){1,2}\\', json.loads(arguments)["code"])

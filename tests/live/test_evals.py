@@ -24,7 +24,7 @@ def test_a_model_is_measured_on_both_surfaces_and_the_series_is_resumed(tmp_path
 
     assert (first.code, second.code) == (0, 0), first.err + second.err
     assert (len(before), len(after)) == (2 * 2 * 2 * 2, 2 * 2 * 2 * 3)
-    assert after[: len(before)] == before  # not made again
+    assert after[: len(before)] == before  # not repeated
     assert f"24 runs are in {file}" in second.out
     assert {(run.config.surface, run.config.ablation) for run in after} == {
         ("runner", "bare"), ("runner", "reforged"), ("proxy", "bare"), ("proxy", "reforged"),

@@ -1,4 +1,4 @@
-"""The guardrails deliver more valid calls of a model that errs, and report each invalid one."""
+"""The guardrails deliver more valid calls of a model that makes mistakes, and report each invalid one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RAW = {"x-forge-guardrails": "off"}
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of one request."""
+    """The result of one request."""
 
     outcome: str
     calls: bool
@@ -44,7 +44,7 @@ def try_out(client: openai.OpenAI, case: Case, seed: int, headers: Mapping[str, 
 
 
 def is_valid(message: ChatCompletionMessage, tools: Iterable[Any]) -> bool:
-    """Whether there is a call, and each is of an offered tool with arguments that its schema allows."""
+    """Whether there is a call, and each call is of an offered tool with arguments that its schema allows."""
     schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
     functions = [call.function for call in message.tool_calls or [] if call.type == "function"]
     return bool(functions) and all(
@@ -81,5 +81,5 @@ def test_streamed_calls_are_valid_too(client: openai.OpenAI, seed: int) -> None:
 
 
 def strict(tools: Iterable[Any]) -> list[Any]:
-    """The tools marked strict, for the SDK's helper takes no other."""
+    """The tools marked strict: the SDK's helper accepts no others."""
     return [{**tool, "function": {**tool["function"], "strict": True}} for tool in tools]

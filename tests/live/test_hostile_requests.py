@@ -61,7 +61,7 @@ def test_a_schema_of_any_kind_can_be_offered(client: openai.OpenAI, schema: Any,
         messages=[USER],  # pyright: ignore[reportArgumentType]
         tools=[tool(schema)],
         tool_choice=choice,
-        extra_headers={"x-forge-guardrails": "off"},  # what the model makes of it is not the matter
+        extra_headers={"x-forge-guardrails": "off"},  # the model's response does not matter
         max_tokens=40,
     )
 

@@ -1,4 +1,4 @@
-"""A client that disconnects in mid-stream frees the model at once."""
+"""A client that disconnects in mid-stream releases the model at once."""
 
 from __future__ import annotations
 

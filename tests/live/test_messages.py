@@ -26,7 +26,7 @@ TOOL: ToolParam = {
 
 @pytest.fixture(scope="module")
 def process() -> Generator[Process]:
-    """A daemon whose model has one slot: no other conversation takes its place in the cache."""
+    """A daemon whose model has one slot: no other conversation replaces it in the cache."""
     env = {"FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS": "1", "FORGE_PROXY_BACKEND__LLAMA_SERVER__SLOTS": "1"}
     with daemon("--backend", "embedded", env=env) as process:
         yield process
@@ -39,7 +39,7 @@ def client(process: Process) -> Generator[anthropic.Anthropic]:
 
 
 def ask(client: anthropic.Anthropic, messages: list[MessageParam], turn: int) -> tuple[Message, int]:
-    """The answer as Claude Code asks for it, and the input tokens of the first event."""
+    """The response to a request like Claude Code's, and the input tokens of the first event."""
     attribution = f"x-anthropic-billing-header: cc_version=2.1; cch={turn:05x};"
     with client.messages.stream(
         model=MODEL, max_tokens=200, messages=messages, tools=[TOOL], extra_body={"temperature": 0},

@@ -14,13 +14,13 @@ from tests.live.weather import ASK_PARIS, MODEL, PARIS, TOOLS, says
 
 
 def calls_of(message: ChatCompletionMessage) -> list[tuple[str, Any]]:
-    """The calls as (name, arguments read)."""
+    """The calls as (name, parsed arguments)."""
     functions = [call.function for call in message.tool_calls or [] if call.type == "function"]
     return [(function.name, json.loads(function.arguments)) for function in functions]
 
 
 def after_call(message: ChatCompletionMessage, result: str) -> list[ChatCompletionMessageParam]:
-    """What a harness adds to the conversation when it has run the one call of an answer."""
+    """The messages that a client adds after it has run the one call of a response."""
     (call,) = message.tool_calls or []
     assert call.type == "function"
     return [

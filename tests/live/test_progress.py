@@ -1,4 +1,4 @@
-"""The progress of a real llama.cpp in reading the prompt is reported."""
+"""The progress of a real llama.cpp in processing the prompt is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROMPT = [{"role": "user", "content": "word " * 380}]
 
 @pytest.fixture(scope="module")
 def client() -> Generator[httpx.Client]:
-    """A daemon whose headers go out at once, and not only when the model begins to write."""
+    """A daemon whose headers are sent at once, and not only when the model begins to write."""
     env = {"FORGE_PROXY_SERVER__FIRST_EVENT_SECONDS": "0.001", "FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS": "1"}
     with daemon("--backend", "embedded", env=env) as process, httpx.Client(base_url=process.url, timeout=60) as client:
         yield client
@@ -47,6 +47,6 @@ def test_who_asks_for_it_gets_the_events_as_they_are(client: httpx.Client, field
 
     events = [json.loads(line[6:]) for line in told if line.startswith("data: {")]
     read = [event["prompt_progress"] for event in events if "prompt_progress" in event]
-    attempts = max(1, len(read) // 2)  # guarded, the model may be asked again
+    attempts = max(1, len(read) // 2)  # with guardrails the request may be retried
     assert [(one["processed"] == one["total"]) for one in read] == [False, True] * attempts
     assert not any(line.startswith(": prefill") for line in told)

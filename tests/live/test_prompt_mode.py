@@ -15,7 +15,7 @@ from tests.live.weather import ASK_PARIS, MODEL, PARIS, TOOLS
 
 @pytest.fixture(scope="module")
 def client() -> Generator[openai.OpenAI]:
-    """A daemon whose model has one slot: no other conversation takes its place in the cache."""
+    """A daemon whose model has one slot: no other conversation replaces it in the cache."""
     env = {
         "FORGE_PROXY_BACKEND__TOOLS": "prompt",
         "FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS": "1",
@@ -29,7 +29,7 @@ def client() -> Generator[openai.OpenAI]:
 
 
 def asked(client: openai.OpenAI, messages: list[Any], **fields: Any) -> tuple[Any, dict[str, int]]:
-    """The message of the answer, and what the server says of its prompt."""
+    """The message of the response, and the server's figures for its prompt."""
     answer: Any = client.chat.completions.create(
         model=MODEL, temperature=0, messages=messages, tools=TOOLS[:1], max_tokens=200, **fields
     )
@@ -44,7 +44,7 @@ def test_the_model_calls_and_the_prompt_is_read_once(client: openai.OpenAI, choi
 
     result = {"role": "tool", "tool_call_id": call.id, "content": "sunny"}
     said = {"role": "assistant", "content": None, "tool_calls": [call.model_dump(exclude_none=True)]}
-    # The same choice: one that demands a call adds a sentence to the system prompt, before the conversation.
+    # The same choice: one that requires a call adds a sentence to the system prompt, before the conversation.
     _, after = asked(client, [*ASK_PARIS, said, result], tool_choice=choice)
 
     assert after["cache_n"] >= before["cache_n"] + before["prompt_n"]

@@ -36,7 +36,7 @@ async def test_many_ask_clients_take_turns_and_who_leaves_is_unknown_to_llama_cp
 
 
 async def asked(parts: EngineAssembly, name: str) -> None:
-    """An answer read to its end; the client is the first letter."""
+    """Read a response to its end; the client is the first letter."""
     hi: Json = [{"role": "user", "content": "hi"}]
     body: dict[str, Json] = {"model": MODEL, "messages": hi, "stream": True, "max_tokens": 50, "ignore_eos": True}
     answer = parts.engine.answer(decode_request(body), GuardPolicy(), request_id=name, client=name[0])

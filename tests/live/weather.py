@@ -8,7 +8,7 @@ MODEL = "tiny-tools"
 
 
 def tool(name: str, about: str, **params: str) -> ChatCompletionFunctionToolParam:
-    """A tool whose arguments are all required. Strict, for the SDK's streaming helper takes no other."""
+    """A tool whose arguments are all required. Strict, because the SDK's streaming helper accepts no others."""
     return {
         "type": "function",
         "function": {
@@ -34,7 +34,7 @@ PARIS = {"city": "Paris", "days": 3}
 
 
 def says(text: str) -> list[ChatCompletionMessageParam]:
-    """A user's first message."""
+    """The first message of a user."""
     return [{"role": "user", "content": text}]
 
 

@@ -1,9 +1,9 @@
-"""Change one expression of forge_proxy/core at a time, and run the tests that should fail.
+"""Change one expression of forge_proxy at a time, and run the tests that should fail.
 
-python -m tests.mutants [--seed N] [--count N] [--minutes M] [--only PATTERN]
+python -m tests.mutants [--parts core|jobs|requests] [--seed N] [--count N] [--minutes M] [--only PATTERN]
 
 Prints a table in Markdown, row by row. A mutant is killed if a test fails, or if the tests use more than 120 s of CPU
-time. The mutants of a seed stay the same as long as forge_proxy/core does. The tests are collected once; each mutant is
+time. The mutants of a seed stay the same as long as the mutated code does. The tests are collected once; each mutant is
 a fork, in which the code of one function is replaced.
 """
 
@@ -30,17 +30,39 @@ from tests.mutants.mutations import Mutation, find_mutations
 from tests.mutants.replacing import replace_code
 
 ROOT = Path(__file__).parents[2]
-CORE = ROOT / "forge_proxy" / "core"
+PACKAGE = ROOT / "forge_proxy"
 FIRST = {
-    "rescue": ("core/rescue", "fuzz"),
-    "guardrails": ("core/guardrails", "engine/test_attempt.py"),
-    "compaction": ("core/compaction", "engine/test_fitting.py"),
-    "stream.py": ("core/test_stream.py",),
-    "budget.py": ("core/test_budget.py", "engine/test_budgets.py"),
+    "core/rescue": ("core/rescue", "fuzz"),
+    "core/guardrails": ("core/guardrails", "engine/test_attempt.py"),
+    "core/compaction": ("core/compaction", "engine/test_fitting.py"),
+    "core/stream.py": ("core/test_stream.py",),
+    "core/budget.py": ("core/test_budget.py", "engine/test_budgets.py"),
+    "core/jobs": ("jobs", "workflows/runs"),
+    "jobs": ("jobs", "workflows/runs"),
+    "core/requests": ("core/requests",),
+    "engine/request_recorder.py": ("api/test_request_records.py",),
+    "wire/multipart.py": ("wire/test_multipart.py",),
+    "api/conversations.py": ("api/test_conversations.py",),
 }
-"""Each part of forge_proxy/core that is mutated, and the tests that run first."""
-TURNS = ("rescue", "guardrails", "compaction", "rescue", "guardrails", "stream.py", "rescue", "guardrails", "budget.py")
+"""Each part of the package that is mutated, and the tests that run first."""
+TURNS = {
+    "core": (
+        "core/rescue", "core/guardrails", "core/compaction", "core/rescue", "core/guardrails", "core/stream.py",
+        "core/rescue", "core/guardrails", "core/budget.py",
+    ),
+    "jobs": ("core/jobs", "jobs", "jobs"),
+    "requests": ("core/requests", "engine/request_recorder.py", "wire/multipart.py", "api/conversations.py"),
+}  # fmt: skip
 """How the mutants are divided among the parts: roughly by size."""
+FOLDERS = {
+    "core": ("core", "engine", "fuzz"),
+    "jobs": ("jobs", "workflows/runs", "contracts/test_store.py", "api/admin/test_runs.py"),
+    "requests": (
+        "core/requests", "wire/test_multipart.py", "api/test_request_records.py", "api/test_conversations.py",
+        "api/test_relay.py", "contracts/test_conversation_store.py",
+    ),
+}  # fmt: skip
+"""The tests that run for the mutants of these parts."""
 SLOW = ("test_cost.py", "test_total.py", "test_seeds.py")
 _CPU_SECONDS = 120
 
@@ -54,7 +76,7 @@ class Mutant:
     mutation: Mutation
 
     def __str__(self) -> str:
-        place = f"{self.file.relative_to(CORE)}:{self.mutation.line}"
+        place = f"{self.file.relative_to(PACKAGE)}:{self.mutation.line}"
         return f"{place} | {_cell(self.mutation.before)} | {_cell(self.mutation.after)}"
 
     def install(self) -> None:
@@ -63,16 +85,18 @@ class Mutant:
         replace_code(sys.modules[name], self.mutation.apply(self.file.read_bytes()))
 
 
-def choose_mutants(seed: int, count: int) -> Iterator[Mutant]:
+def choose_mutants(parts: str, seed: int, count: int) -> Iterator[Mutant]:
     """Yield mutants at random, the parts in turn."""
     rng = random.Random(seed)
     shuffled: dict[str, list[Mutant]] = {}
-    for part in FIRST:
-        files = [CORE / part] if part.endswith(".py") else sorted((CORE / part).rglob("*.py"))
+    turns = TURNS[parts]
+    for part in dict.fromkeys(turns):
+        files = [PACKAGE / part] if part.endswith(".py") else sorted((PACKAGE / part).rglob("*.py"))
         shuffled[part] = [Mutant(part, file, one) for file in files for one in find_mutations(file.read_bytes())]
         rng.shuffle(shuffled[part])
     for number in range(count):
-        yield shuffled[TURNS[number % len(TURNS)]].pop()
+        if remaining := shuffled[turns[number % len(turns)]]:
+            yield remaining.pop()
 
 
 class Mutating:
@@ -125,7 +149,7 @@ def _ordered(part: str, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         path = item.path.relative_to(ROOT / "tests").as_posix()
         return not path.startswith(FIRST[part]), item.path.name in SLOW
 
-    kept = [item for item in items if part == "rescue" or item.path.parts[-2] not in ("rescue", "fuzz")]
+    kept = [item for item in items if part == "core/rescue" or item.path.parts[-2] not in ("rescue", "fuzz")]
     return sorted(kept, key=position)
 
 
@@ -137,12 +161,15 @@ def _cell(text: str) -> str:
 def main() -> None:
     """Run until the mutants or the minutes are used up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default="core", choices=TURNS)
     parser.add_argument("--seed", type=int, default=15)
     parser.add_argument("--count", type=int, default=54)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--only", default="", help="only mutants whose row matches this pattern")
     options = parser.parse_args()
-    mutants = [one for one in choose_mutants(options.seed, options.count) if re.search(options.only, str(one))]
+    mutants = [
+        one for one in choose_mutants(options.parts, options.seed, options.count) if re.search(options.only, str(one))
+    ]
     with tempfile.TemporaryDirectory(prefix="forge-mutants-") as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
         os.environ.setdefault("FORGE_TEST_EXAMPLES", "0.2")
@@ -162,7 +189,8 @@ def main() -> None:
                     "no:cacheprovider",
                     "--hypothesis-seed=0",
                 ),
-                *("--tiers", "unit,app", *(str(ROOT / "tests" / name) for name in ("core", "engine", "fuzz"))),
+                *("--tiers", "unit,app" if options.parts == "core" else "unit,app,process"),
+                *(str(ROOT / "tests" / name) for name in FOLDERS[options.parts]),
             ],
             plugins=[Mutating(mutants, 60 * options.minutes, Path(folder) / "examples")],
         )

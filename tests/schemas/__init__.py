@@ -1,1 +1,1 @@
-"""Requests made up after our own description of the API, right ones and wrong ones: none may end in a 500."""
+"""Requests generated from the daemon's own API description, valid and invalid ones: none may end in a 500."""

@@ -22,7 +22,7 @@ def operations(application: Application) -> Iterator[Operation]:
 
 
 def check(answer: httpx.Response) -> None:
-    """No fault of ours, and an error has the shape of the API that its path belongs to."""
+    """Check that the response is no 5xx of the daemon, and that an error has the format of the API of its path."""
     assert answer.status_code < 500 or answer.status_code in (501, 502, 503), answer.text
     assert answer.headers.get("x-request-id") or answer.request.url.path in ("/", "/health", "/healthz", "/readyz")
     if answer.status_code >= 400 and answer.request.method != "HEAD":

@@ -18,14 +18,14 @@ _SAID = (_FIRST, Said(calls=(("get_weather", '{"city": "Oslo"}'),)), Said(text="
 
 
 class Endless(tuple[Said, ...]):
-    """A script that goes on for ever."""
+    """A script without an end."""
 
     def __getitem__(self, at: Any) -> Any:
         return _SAID[at % len(_SAID)]
 
 
 class Application:
-    """One application in a loop of its own, asked as `schemathesis` asks: without waiting for anything real."""
+    """One application in its own event loop, called as `schemathesis` calls it: without waiting for anything real."""
 
     def __init__(self, *, managed: bool) -> None:
         self._runner = asyncio.Runner()

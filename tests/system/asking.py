@@ -24,13 +24,13 @@ def events(lines: Iterable[str]) -> list[str]:
 
 
 def text(data: Iterable[str]) -> str:
-    """What the deltas of a stream add up to."""
+    """Join the deltas of a stream."""
     choices = [choice for event in data if event != "[DONE]" for choice in json.loads(event).get("choices", [])]
     return "".join(choice["delta"].get("content") or "" for choice in choices)
 
 
 def error(response: httpx.Response) -> JsonDict:
-    """The error of an answer, which has the OpenAI shape and a request id."""
+    """Return the error of a response, which has the OpenAI format and a request id."""
     body: JsonDict = response.json()
     assert set(body) == {"error"}
     assert set(body["error"]) == {"message", "type", "param", "code"}

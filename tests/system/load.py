@@ -19,25 +19,26 @@ CLIENTS = 8
 
 @dataclass
 class Answered:
-    """What came of it: the seconds that each answer took, of each client."""
+    """The seconds that each response took, by client."""
 
     seconds: list[list[float]] = field(default_factory=lambda: [[] for _ in range(CLIENTS)])
 
     @property
     def each(self) -> list[int]:
-        """How many answers each client has had."""
+        """Return how many responses each client has received."""
         return [len(one) for one in self.seconds]
 
     @property
     def in_words(self) -> str:
-        """For a report."""
+        """Return a summary for a report."""
         return f"{sum(self.each)} answers, the longest in {max(map(max, self.seconds)):.1f} s"
 
 
 @asynccontextmanager
 async def load(url: str, body: JsonDict) -> AsyncGenerator[Answered]:
-    """Eight clients, each with connections of its own, with and without the tools of `body`. A request that fails, is
-    refused or answered in part fails this.
+    """Run eight clients, each with its own connections, with and without the tools of `body`.
+
+    Raises if a request fails, is rejected or is answered in part.
     """
     answered, stopping = Answered(), asyncio.Event()
     async with asyncio.TaskGroup() as clients:

@@ -11,7 +11,7 @@ from tests.fakes.processes import Process, daemon
 
 @contextmanager
 def over(fake: Fake, *options: str, env: Mapping[str, str] | None = None, ready: bool = True) -> Generator[Process]:
-    """The daemon over that program; `ready` or still starting it."""
+    """Run the daemon over that program; `ready`, or while it starts it."""
     words = ["--gguf", str(fake.model), "--llama-server", str(fake.path), *options]
     with daemon(*words, env=env) as proxy:
         if ready:

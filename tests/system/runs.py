@@ -1,4 +1,4 @@
-"""Daemons that drive runs, and runs for them."""
+"""Daemons that execute runs, and runs for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FINISHED = ("completed", "failed", "cancelled")
 
 
 class Place:
-    """Where a daemon is started again and again, on one store and before one far side."""
+    """A place where a daemon is started repeatedly, with one store and one far side."""
 
     def __init__(self, side: FarSide, folder: Path, url: str | None = None) -> None:
         self._side = side
@@ -32,19 +32,19 @@ class Place:
     def daemon(
         self, *options: str, env: Mapping[str, str] | None = None, limits: Mapping[int, int] | None = None
     ) -> Generator[Process]:
-        """A daemon there, with these limits by `resource.RLIMIT_...`."""
+        """Start a daemon there, with these limits by `resource.RLIMIT_...`."""
         callbacks = {"allow": [self._side.url], "secret": SECRET}
         settings = {"FORGE_PROXY_STORE__URL": self.url, "FORGE_PROXY_TOOLS__CALLBACKS": json.dumps(callbacks)}
         with daemon("--backend-url", self._side.url, *options, env={**settings, **(env or {})}, limits=limits) as proxy:
             yield proxy
 
     def unfinished(self) -> bool:
-        """Whether there is a run of which something is still to come, by what is on the disk."""
+        """Whether a run on the disk has not ended."""
         with closing(sqlite3.connect(self.file)) as raw:
             return any(status not in FINISHED for (status,) in raw.execute("SELECT status FROM jobs"))
 
     def stored_keys(self) -> set[str]:
-        """The keys of the calls whose outcome is stored, as it is on the disk."""
+        """Return the keys of the calls whose outcome is stored on the disk."""
         with closing(sqlite3.connect(self.file)) as raw:
             rows = raw.execute("SELECT type, data FROM job_events").fetchall()
         events = [{**json.loads(data), "type": kind} for kind, data in rows]
@@ -59,7 +59,7 @@ def kill(proxy: Process) -> None:
 
 
 def submission(side: FarSide, *tools: str, by_caller: tuple[str, ...] = (), **fields: Any) -> JsonDict:
-    """A run that calls these tools over HTTP, the last one to end it."""
+    """A run that calls these tools over HTTP; the last one ends it."""
     ways: JsonDict = {name: {"by": "http", "url": f"{side.url}/tools/{name}"} for name in tools}
     ways |= {name: {"by": "client"} for name in by_caller}
     parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}
@@ -81,20 +81,20 @@ def submit(proxy: Process, body: JsonDict, **headers: str) -> JsonDict:
 
 
 def look(proxy: Process, run_id: str) -> JsonDict:
-    """The run as it is now."""
+    """Return the run in its present state."""
     answer = httpx.get(f"{proxy.url}{RUNS}/{run_id}", timeout=20)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def wait_until(proxy: Process, run_id: str, *statuses: str) -> JsonDict:
-    """The run, once it has such a status."""
+    """Return the run once it has this status."""
     until(lambda: look(proxy, run_id)["status"] in statuses, f"the run is {' or '.join(statuses)}")
     return look(proxy, run_id)
 
 
 def events(proxy: Process, run_id: str, after: int = 0, most: int = 10_000) -> list[JsonDict]:
-    """The events of a run: to its end, or as many as are wanted."""
+    """Return the events of a run: to its end, or as many as requested."""
     found: list[JsonDict] = []
     url = f"{proxy.url}{RUNS}/{run_id}/events"
     with httpx.stream("GET", url, headers={"Last-Event-ID": str(after)}, timeout=20) as answer:
@@ -112,7 +112,7 @@ def events(proxy: Process, run_id: str, after: int = 0, most: int = 10_000) -> l
 
 
 def orphans(messages: list[JsonDict]) -> list[str]:
-    """Calls without a result that follows, and results without a call."""
+    """Return calls without a following result, and results without a call."""
     waiting: list[str] = []
     found: list[str] = []
     for message in messages:

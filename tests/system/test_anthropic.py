@@ -44,7 +44,7 @@ def client(proxy: Process) -> Generator[openai.OpenAI]:
 
 
 def final(client: openai.OpenAI, *, stream: bool, **body: Any) -> Any:
-    """The answer as the SDK puts it together."""
+    """The response as the SDK assembles it."""
     if not stream:
         return client.chat.completions.create(**body)
     with client.chat.completions.stream(**body, stream_options={"include_usage": True}) as events:
@@ -75,7 +75,7 @@ def test_an_invalid_call_is_corrected_and_the_second_attempt_delivered(
     asked = server.wait_for("asked", model="calls")
     assert asked["version"]
     assert [tool["name"] for tool in asked["body"]["tools"]] == ["weather_get", "respond"]
-    assert asked["body"]["max_tokens"] == 64000  # the model's own limit, for a caller who gives none
+    assert asked["body"]["max_tokens"] == 64000  # the model's own limit, because the client sets none
 
 
 @both
@@ -83,7 +83,7 @@ def test_the_history_that_a_client_sends_back_is_accepted(client: openai.OpenAI,
     first = final(client, stream=stream, model="calls", messages=[USER], tools=[WEATHER])
     said = first.choices[0].message.model_dump(exclude_none=True)
     result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "5 °C"}
-    # of the answer that is handed out, and not of the one before that was wrong
+    # of the delivered response, and not of the invalid one before
     assert said["thinking_blocks"] == [{"index": 0, "type": "thinking", "thinking": "hm", "signature": "s"}]
 
     second = final(client, stream=False, model="says", messages=[USER, said, result])

@@ -17,7 +17,7 @@ GUARDED: JsonDict = {"tools": [TOOL]}
 
 
 async def test_two_hundred_concurrent_streams_each_get_their_own_response() -> None:
-    """Half of them are guarded. All have begun before one ends."""
+    """Half of them are guarded. All have begun before the first one ends."""
     users = {f"user {number} says hello": GUARDED if number % 2 else {} for number in range(STREAMS)}
     env = {"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept", "FORGE_PROXY_SERVER__FIRST_EVENT_SECONDS": "0.1"}
     begun: set[str] = set()

@@ -43,7 +43,7 @@ def post(*headers: str) -> bytes:
 
 
 def answer(connection: socket.socket) -> tuple[int, bytes]:
-    """The next answer on a connection."""
+    """Return the next response on a connection."""
     response = HTTPResponse(connection)
     response.begin()
     return response.status, response.read()
@@ -74,7 +74,7 @@ def test_an_sdk_is_served_with_a_key_and_rejected_without(server: Process, tmp_p
 
     assert refused.value.code == "invalid_api_key"
     assert "API key" in proxy.wait_for("refused", path="/v1/chat/completions", level="warning")["error"]
-    for key in KEYS:  # the backend gets its own key and never the caller's
+    for key in KEYS:  # the backend receives its own key and never the client's
         assert server.wait_for("asked", user=f"has {key}")["keys"] == ["Bearer sk-backend"]
     assert "sk-" not in proxy.printed
 
@@ -214,7 +214,7 @@ def test_headers_that_are_too_large_are_a_431(limited: Process, head: bytes) -> 
 
 def test_a_request_that_is_not_http_is_a_400_in_openai_format(limited: Process) -> None:
     with connected(limited) as connection:
-        connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")  # a browser that was told https
+        connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")  # a browser that follows HSTS
         status, said = answer(connection)
 
     assert status == 400
@@ -237,7 +237,7 @@ def test_bytes_that_are_not_http_cut_the_response_in_progress(server: Process, l
 def test_a_head_request_gets_headers_only(limited: Process, path: str) -> None:
     parts = urlsplit(limited.url)
     connection = HTTPConnection(parts.hostname or "", parts.port, timeout=20)
-    for _ in range(2):  # and the connection can be used again
+    for _ in range(2):  # and the connection can be reused
         connection.request("HEAD", path)
         response = connection.getresponse()
         assert (response.status, response.read()) == (200, b"")

@@ -26,7 +26,7 @@ def attacked(server: Process) -> Generator[Process]:
 
 
 def sent(proxy: Process, data: bytes) -> tuple[int, bytes]:
-    """The answer to these bytes; 0 if the connection was closed without one."""
+    """Return the response to these bytes; status 0 if the connection was closed without one."""
     with connected(proxy) as connection:
         connection.sendall(data)
         try:
@@ -105,7 +105,7 @@ def test_a_hostile_request_is_rejected_in_openai_format(attacked: Process, data:
         with_length(BODY).replace(b"/completions", b"/completions?key=value&a=%00"),
         with_length(BODY, "Content-Type: application/x-www-form-urlencoded"),  # as curl -d sends it
         with_length(BODY, "Content-Encoding: identity"),
-        with_length(b'{"model":"unknown",' + BODY[1:]),  # of two equal keys the last counts
+        with_length(b'{"model":"unknown",' + BODY[1:]),  # of two equal keys the last one counts
         with_length(BODY[:-1] + b',"seed":12345678901234567890123,"top_p":-0}'),
         with_length(BODY, "x-request-id: a\xe9b"),
         b"\r\n\r\n" + with_length(BODY),

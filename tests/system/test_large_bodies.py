@@ -28,7 +28,7 @@ def port_of(process: Process) -> int:
 
 
 def over(port: int) -> AbstractContextManager[Process]:
-    """A daemon with that memory. A fork will do: what it shares is resident before and after."""
+    """A daemon with that much memory. It may be forked: shared pages are resident before and after."""
     return daemon("--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM)
 
 
@@ -44,7 +44,7 @@ async def test_large_bodies_at_once_stay_within_the_memory(kind: str, statuses: 
             grown = resident(proxy, "VmHWM:") - before
     assert answered.total() == 12
     assert set(answered) <= statuses
-    assert grown < 1.5 * MEMORY_MB * MEGABYTE  # 12 at once would be 430 MB and more, or 4 GB of lists
+    assert grown < 1.5 * MEMORY_MB * MEGABYTE  # 12 at once would take 430 MB and more, or 4 GB of lists
 
 
 async def test_small_requests_are_answered_while_large_ones_wait() -> None:

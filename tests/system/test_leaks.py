@@ -35,7 +35,7 @@ def descriptors(pid: int) -> int:
 
 
 def megabytes(pid: int) -> float:
-    """Of the process in memory."""
+    """Resident memory of the process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 1e6
 
 
@@ -57,7 +57,7 @@ def post(proxy: Process, body: JsonDict) -> bytes:
 
 
 def abort(proxy: Process, number: int) -> None:
-    """Ask, and leave in one of four phases: in the middle of the request, at once, while it is answered, or reset."""
+    """Send a request, and disconnect: while sending, at once, during the response, or by a reset."""
     models = ("says", "hangs", "stalls", "talks-then-hangs")
     body = ask(models[number % 4], stream=number % 8 < 4, user=str(number), **({"tools": [TOOL]} if number % 3 else {}))
     data = post(proxy, body)
@@ -83,7 +83,7 @@ def test_a_thousand_aborted_requests_leave_nothing_behind() -> None:
         daemon("--backend-url", server.url) as proxy,
         ThreadPoolExecutor(16) as pool,
     ):
-        abort_all(pool, proxy, 200)  # what is loaded once is kept
+        abort_all(pool, proxy, 200)  # what is loaded once stays
         until(lambda: busy(proxy) == (0, 0), "no request is left")
         before = descriptors(proxy.pid), megabytes(proxy.pid)
 

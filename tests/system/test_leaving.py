@@ -16,7 +16,7 @@ AT_ONCE = 1.0
 
 
 def sent(proxy: Process, body: bytes, length: int | None = None, headers: str = "") -> socket.socket:
-    """A connection on which a request was sent, with nothing read of the answer."""
+    """A connection on which a request was sent, and nothing of the response was read."""
     parts = urlsplit(proxy.url)
     connection = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10)
     length = len(body) if length is None else length
@@ -76,7 +76,7 @@ def test_a_disconnect_is_logged_as_an_event_without_a_traceback(server: Process,
     server.wait_for("left", user="quiet")
 
     with sent(proxy, b'{"model":', length=1000):
-        pass  # left in the middle of the request
+        pass  # disconnected in the middle of the request
     with sent(proxy, json.dumps(ask("says", user="after")).encode()) as connection:
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
 

@@ -18,12 +18,12 @@ from tests.fakes.processes import ROOT, Process, environment, free_port, until
 from tests.system.asking import PATH, ask
 
 _REQUESTS = 60
-"""A line of some 300 bytes each: several times what a pipe of one page takes."""
+"""Lines of some 300 bytes each: several times what a pipe of one page holds."""
 
 
 @contextmanager
 def logging_to(descriptor: int | None, server: Process) -> Generator[str]:
-    """The root URL of a daemon that has this as its standard error, and the closed one as none."""
+    """Return the root URL of a daemon with this standard error; None closes it."""
     port = free_port()
     words = ["serve", "--port", str(port), "--backend-url", server.url]
     process = _start_without_streams(words) if descriptor is None else _start(words, descriptor)
@@ -57,7 +57,7 @@ def is_up(url: str) -> bool:
 
 
 def answers(url: str) -> int:
-    """How many of the requests are answered."""
+    """Return how many of the requests were answered."""
     with httpx.Client(base_url=url, timeout=10) as client:
         return sum(client.post(PATH, json=ask("says")).status_code == 200 for _ in range(_REQUESTS))
 

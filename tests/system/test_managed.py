@@ -44,7 +44,7 @@ def sends(pool: ThreadPoolExecutor, proxy: Process, body: JsonDict, request_id: 
 
 @contextmanager
 def opened(proxy: Process, body: JsonDict) -> Generator[Iterator[str]]:
-    """The lines of a stream after its first word."""
+    """Return the lines of a stream after its first chunk with text."""
     with httpx.stream("POST", proxy.url + PATH, json=body, timeout=60) as response:
         lines = response.iter_lines()
         assert any("one" in line for line in lines)
@@ -311,7 +311,7 @@ def cut_hung_stream(fake: Fake) -> None:
 
 
 def test_a_server_that_hangs_is_replaced_and_requests_without_a_response_are_retried(tmp_path: Path) -> None:
-    """Each case has a daemon of its own: it takes 15 s until a server is known to hang, so they wait together."""
+    """Each case has its own daemon. A server counts as hung after 15 s, so the cases wait concurrently."""
     cases = {
         "whole": partial(answer_after_hang, stream=False),
         "streamed": partial(answer_after_hang, stream=True),

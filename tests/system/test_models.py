@@ -25,7 +25,7 @@ CLIENTS, EACH = 8, 4
 
 @contextmanager
 def catalog(folder: Path, models: dict[str, Any], backend: dict[str, Any]) -> Generator[Process]:
-    """A daemon over these models, once the first is loaded."""
+    """A daemon with these models, once the first is loaded."""
     file = folder / "models.yaml"
     file.write_text(json.dumps({"models": models, "backend": backend, "server": {"first_event_seconds": 0.1}}))
     with daemon("--config", str(file)) as proxy:
@@ -40,7 +40,7 @@ def fake(tmp_path: Path) -> Fake:
 
 @contextmanager
 def over(fake: Fake, **models: Any) -> Generator[Process]:
-    """`says` and `slow`, which the fake server knows, the one of them waiting for its `go`; and these."""
+    """`says` and `slow`, which the fake server knows (`slow` waits for its release), and these."""
     entries = {name: {"gguf": str(fake.model), **entry} for name, entry in {"says": {}, "slow": {}, **models}.items()}
     backend = {"llama_server": {"binary": str(fake.path), "slots": 1}}
     with catalog(fake.folder, entries, backend) as proxy:
@@ -48,7 +48,7 @@ def over(fake: Fake, **models: Any) -> Generator[Process]:
 
 
 def loads(fake: Fake) -> list[str]:
-    """The models that were loaded, in order."""
+    """Return the loaded models, in order."""
     return [start["flags"][start["flags"].index("--alias") + 1] for start in fake.starts]
 
 
@@ -106,7 +106,7 @@ def test_a_client_that_disconnects_while_waiting_for_a_swap_loads_no_model(fake:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(proxy.url + PATH, json=ask("says"), timeout=1)
         with httpx.stream("POST", proxy.url + PATH, json=ask("says", stream=True), timeout=30):
-            pass  # its headers have come while it waits, and it leaves
+            pass  # its headers arrive while it waits, and it disconnects
         proxy.wait_for("abandoned")
         until(lambda: waiting(proxy) == 0, "nobody waits")
         fake.go()

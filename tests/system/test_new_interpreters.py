@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.processes import Process, command, command_in_new_interpreter
 
 TOOLS = '[{"name": "get_weather", "parameters": {"type": "object"}}]'
-# Of the demo, which takes long, see test_settings.py.
+# The demo takes long; test_settings.py runs it.
 COMMANDS = (
     (["serve", "--port", "70000"], 2),
     (["stop"], 1),

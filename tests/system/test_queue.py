@@ -40,14 +40,14 @@ def proxy(server: Process) -> Generator[Process]:
 
 @contextmanager
 def held(proxy: Process, server: Process, user: str) -> Generator[None]:
-    """In here the one slot is taken by a request that does not end."""
+    """A request that does not end occupies the one slot."""
     with sent(proxy, json.dumps(ask("hangs", user=user)).encode()):
         server.wait_for("asked", user=user)
         yield
 
 
 def queued(proxy: Process, body: dict[str, object], key: str = "none", request_id: str = "queued") -> socket.socket:
-    """A connection whose request has been taken up, as the answers to later ones tell."""
+    """A connection whose request has been received, as the responses to later ones show."""
     headers = f"Authorization: Bearer {key}\r\nX-Request-Id: {request_id}\r\n"
     connection = sent(proxy, json.dumps(body).encode(), headers=headers)
     for _ in range(2):
@@ -56,7 +56,7 @@ def queued(proxy: Process, body: dict[str, object], key: str = "none", request_i
 
 
 def asked(server: Process, *users: str) -> list[str]:
-    """Those of these requests that the server was asked, in that order, once a request that comes later was printed."""
+    """Return those of these requests that the server received, in order, once it has logged a later request."""
     later = f"later than {users}"
     httpx.post(f"{server.url}{PATH}", json=ask("says", user=later))
     server.wait_for("asked", user=later)

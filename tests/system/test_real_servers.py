@@ -35,7 +35,7 @@ CLIENTS = 8
 BINARY = os.environ.get("FORGE_TEST_LLAMA_SERVER", "")
 """The real llama-server."""
 SECONDS = float(os.environ.get("FORGE_TEST_SWITCH_SECONDS", "0"))
-"""How long budgets are switched under load; else there are a few switches."""
+"""Seconds for which budgets are switched under load; by default there are a few switches."""
 LONG = says("word " * 1500)
 ENDLESS = {"stream": True, "max_tokens": 1900, "ignore_eos": True}
 
@@ -58,7 +58,7 @@ def over(backend: dict[str, Any], env: dict[str, str] | None = None) -> Generato
 
 
 def server_of(proxy: Process) -> int:
-    """The process of the server, which the launcher has started."""
+    """The process of the server, which the reaper has started."""
     (launcher,) = children(proxy.pid, pool=False)
     (server,) = children(launcher)
     return server
@@ -174,7 +174,7 @@ def test_the_error_for_a_prompt_over_the_budget_of_a_managed_server_has_the_numb
 
 
 def tokens_named(message: str) -> int:
-    """The number of tokens of the prompt in the message; 0 if it does not name the window too."""
+    """Return the number of tokens of the prompt in the message; 0 if it does not name the window too."""
     said = re.match(r"This model's maximum context length is 1024 tokens\. However, .* (\d+) tokens", message)
     return int(said[1]) if said else 0
 
@@ -211,13 +211,13 @@ async def loaded(backend: dict[str, Any]) -> AsyncGenerator[tuple[EngineAssembly
 
 
 async def switch(parts: EngineAssembly, manager: ServerManager, spec: LaunchSpec) -> None:
-    """As the admin API has it done."""
+    """Switch as the admin API does."""
     assert parts.switching
     await parts.switching.switch(lambda: manager.ensure(spec, drain_seconds=0), drain_seconds=60)
 
 
 async def ask_on(client: httpx.AsyncClient, number: int, stopping: asyncio.Event) -> int:
-    """Ask again and again; how often that was answered, which is each time."""
+    """Send requests repeatedly. Return how many were answered, which must be all."""
     answered = 0
     while not stopping.is_set():
         stream = (number + answered) % 2 == 0

@@ -19,7 +19,7 @@ PARAMETERS = {
 TOOLS: list[Any] = [{"name": "get_weather", "parameters": PARAMETERS}, {"name": "read_file"}]
 PARIS = '{"name": "get_weather", "arguments": {"city": "Paris", "days": "3"}}'
 LONG = 'He said "so" and went. ' * 3000
-"""Unescaped quotes in more text than the quick parser repairs."""
+"""Unescaped quotes in more text than the fast parser repairs."""
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def test_stopping_the_daemon_waits_for_no_run_and_no_watcher(side: FarSide, plac
         side.wait_for_called("look")
         with httpx.stream("GET", f"{proxy.url}{RUNS}/{run['id']}/events", timeout=20) as watching:
             lines = watching.iter_lines()
-            next(line for line in lines if line)  # it is being sent events
+            next(line for line in lines if line)  # its events are being sent
             told_at = time.monotonic()
             proxy.send_signal(signal.SIGTERM)
             code = proxy.wait()
@@ -333,7 +333,7 @@ class TestCommands:
         assert wrong.err.startswith("forge-proxy: max_iterations: ")
 
     def test_watching_continues_after_a_restart(self, side: FarSide, place: Place) -> None:
-        """The daemon comes back on the same port."""
+        """Start the daemon again on the same port."""
         side.hold("look")
         with place.daemon() as proxy:
             run = submit(proxy, submission(side, "look", "finish"))

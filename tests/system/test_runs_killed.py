@@ -38,7 +38,7 @@ def place(side: FarSide, tmp_path: Path) -> Place:
 
 
 def check(side: FarSide, run: JsonDict) -> None:
-    """The run came to its end, and no list of messages had a call without its result, or the reverse."""
+    """The run completed, and no list of messages had a call without its result, or the reverse."""
     assert (run["status"], run["error"]) == ("completed", None)
     assert [found for messages in (*side.asked, run["messages"]) if (found := orphans(messages))] == []
 
@@ -79,7 +79,7 @@ def test_killed_during_a_tool_call_the_call_is_repeated_with_the_same_key(side: 
 
 
 def test_killed_after_a_stored_result_no_tool_call_is_repeated(side: FarSide, place: Place) -> None:
-    """Its question waits for the one slot, which another request has."""
+    """Its request waits for the one slot, which another request occupies."""
     side.hold("look")
     with place.daemon(env={"FORGE_PROXY_BACKEND__SLOTS": "1"}) as proxy, httpx.Client() as client:
         run = submit(proxy, submission(side, "look", "finish"))
@@ -139,7 +139,7 @@ def test_a_cancelled_run_stays_so_though_the_daemon_is_killed_before_its_tool_en
 
 
 def test_killed_at_any_moment_the_run_continues(side: FarSide, place: Place) -> None:
-    """Again and again, at moments that nobody chose; what was stored by then is looked up on the disk."""
+    """Kill the daemon repeatedly at random moments, and compare with what was stored on the disk by then."""
     chance, tools = random.Random(22), [f"t{number}" for number in range(8)]
     side.lag = 0.05
     known: list[tuple[set[str], Counter[str]]] = []

@@ -45,7 +45,7 @@ tools:
 
 
 def everything_from(process: Process) -> list[str]:
-    """What the daemon responds with on each of its pages and to a request that fails."""
+    """Return the responses of the daemon to each of its pages and to a request that fails."""
     found: list[str] = []
     for key in ("api", "admin"):
         headers = {"authorization": f"Bearer {key}-{SECRET}"}

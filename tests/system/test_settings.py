@@ -23,7 +23,7 @@ from tests.fakes.processes import (
 
 
 def faults(ended: Ended) -> list[str]:
-    """What was said on stderr, which is nothing but lines of ours, behind the log of a daemon that had begun."""
+    """Return the message on stderr, which has only log lines and lines of the command."""
     lines = [line for line in ended.err.splitlines() if not line.startswith('{"')]
     assert lines
     assert all(line.startswith("forge-proxy: ") for line in lines), ended.err
@@ -192,7 +192,7 @@ def test_an_option_that_cannot_be_read_is_named(options: list[str], said: str) -
     ended = command("serve", *options)
 
     assert ended.code == 2
-    assert said in " ".join(ended.err.replace("│", " ").split())  # the message may be wrapped in its frame
+    assert said in " ".join(ended.err.replace("│", " ").split())  # the terminal's frame may wrap the message
     assert "Traceback" not in ended.err
 
 

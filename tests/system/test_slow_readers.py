@@ -22,9 +22,9 @@ MEGABYTE = 1024 * 1024
 PIECE = 32 * 1024
 TOOL = {"type": "function", "function": {"name": "write", "parameters": {"type": "object"}}}
 LONG = 8 * MEGABYTE
-"""More than the sockets between client and daemon buffer."""
+"""More bytes than the sockets between client and daemon buffer."""
 TEXT = " ".join(random.Random(7).choices([f"word{number}" for number in range(1000)], k=LONG // 8))
-"""About as much, and no loop."""
+"""About as many, without repetition."""
 LONG_MB = len(TEXT) / MEGABYTE
 IMPATIENT = {
     "FORGE_PROXY_SERVER__SEND_TIMEOUT_SECONDS": "2",
@@ -125,7 +125,7 @@ async def status(proxy: Process) -> dict[str, Any]:
 
 
 async def until_idle(proxy: Process) -> dict[str, Any]:
-    """The status once nothing runs and nothing is held."""
+    """Return the status once nothing runs and nothing is buffered."""
     now: dict[str, Any] = {}
     for _ in range(600):
         now = await status(proxy)
@@ -136,7 +136,7 @@ async def until_idle(proxy: Process) -> dict[str, Any]:
 
 
 async def test_clients_that_never_read_are_disconnected_and_their_memory_returned() -> None:
-    """One in each mode, all at once: they wait for the same limit."""
+    """One client in each mode, all at once: they wait for the same limit."""
     modes = [{"stream": stream, **tools} for stream in (True, False) for tools in ({}, {"tools": [TOOL]})]
     async with long_winded() as model:
         with impatient(model) as proxy, ExitStack() as stack:
@@ -152,7 +152,7 @@ async def test_clients_that_never_read_are_disconnected_and_their_memory_returne
 
 
 def read_rest(connection: socket.socket) -> int:
-    """How many bytes still come before the end of the connection."""
+    """Return how many bytes arrive before the end of the connection."""
     size = 0
     with suppress(ConnectionResetError):
         while piece := connection.recv(64 * 1024):

@@ -12,7 +12,7 @@ from tests.fakes.processes import Process, daemon, model_server
 from tests.system.asking import PATH, TOOL, JsonDict, ask, error, events, text
 
 SILENCE = 0.4
-"""Seconds of silence after which the daemon gives a server up here; by default half an hour (see below)."""
+"""Seconds of silence after which the daemon aborts the response; half an hour by default (see below)."""
 GUARDED: JsonDict = {"tools": [TOOL]}
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 guarded_too = pytest.mark.parametrize("tools", [{}, GUARDED], ids=["passed-through", "guarded"])
@@ -36,7 +36,7 @@ MIDWAY = {
     "stalls": (504, "backend_timeout"),
     "errs-midway": (500, None),
 }
-"""Faults after it: status and code of a whole answer, and the code in an error event."""
+"""Faults after it: status and code of a whole response, and the code in an error event."""
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +158,9 @@ def test_silence_after_the_headers_cuts_the_stream(server: Process, tools: JsonD
 def test_a_stream_is_kept_alive_until_a_slow_server_sends_its_first_byte(
     tools: JsonDict,
 ) -> None:
-    """As 90 s at the defaults: headers after 10 s, then a chunk every 15 s, here a hundredth of each. What would end it
-    is `silence_seconds`, which is 1,800: nothing else in the daemon, or between, counts the time of an answer.
+    """Like 90 s at the defaults: headers after 10 s, then a chunk every 15 s, here a hundredth of each.
+
+    Only `silence_seconds` would end it, which is 1,800: nothing else in the daemon limits the duration of a response.
     """
     env = {"FORGE_PROXY_SERVER__FIRST_EVENT_SECONDS": "0.1", "FORGE_PROXY_SERVER__KEEPALIVE_SECONDS": "0.15"}
     waited, got = 0, list[str]()

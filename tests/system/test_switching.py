@@ -33,7 +33,7 @@ def common(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Fake, Pr
 
 @pytest.fixture
 def fresh(common: tuple[Fake, Process]) -> tuple[Fake, Process]:
-    """The daemon of this module over a server that was just started."""
+    """The daemon of this module with a newly started server."""
     fake, proxy = common
     fake.forget()
     backend(proxy, "restart")
@@ -45,7 +45,7 @@ def put_budget(proxy: Process, wish: JsonDict) -> httpx.Response:
 
 
 def backend(proxy: Process, verb: str) -> JsonDict:
-    """What the model server is after that was done to it."""
+    """Return the state of the model server after the switch."""
     answer = httpx.post(f"{proxy.url}{ADMIN}/backend/{verb}", timeout=30)
     assert answer.status_code == 200, answer.text
     said: JsonDict = answer.json()["server"]

@@ -72,7 +72,7 @@ def test_an_abstract_socket_name_is_supported() -> None:
 def test_the_watchdog_of_another_process_is_ignored(environment: dict[str, str], seconds: float | None) -> None:
     systemd = Systemd(environment)
 
-    systemd.alive()  # with nobody there
+    systemd.alive()  # with no listener there
 
     assert systemd.watchdog_seconds == seconds
 
@@ -82,5 +82,5 @@ def test_the_unit_allows_more_time_to_stop_than_the_drain_time() -> None:
     settings = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and not line.startswith("#"))
 
     assert int(settings["TimeoutStopSec"]) > 20
-    assert settings["Type"] == "notify"  # which systemd 252 knows
+    assert settings["Type"] == "notify"  # which systemd 252 supports
     assert settings["ExecReload"] == "/bin/kill -HUP $MAINPID"

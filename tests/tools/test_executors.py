@@ -34,7 +34,7 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
 @pytest.fixture
 async def served() -> AsyncGenerator[tuple[ToolRegistry, str]]:
-    """A registry of all kinds, with an HTTP server, whose address comes second, and an MCP server called `here`."""
+    """A registry of all kinds, with an HTTP server (its address second) and an MCP server called `here`."""
     http = AioHttp(connect_seconds=5, silence_seconds=60)
     async with ToolServer(json_response({"output": "by http"})).served() as address:
         settings = ToolSettings(

@@ -20,7 +20,7 @@ _FOLDER = Path(__file__).parent / "recorded"
 
 
 def run_transcript(transcript: Transcript) -> JsonDict:
-    """What comes of each exchange, by its name."""
+    """The result of each exchange, by its name."""
     with TemporaryDirectory() as state, scripted_server() as server:
         settings = {
             "XDG_STATE_HOME": state,

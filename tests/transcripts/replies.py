@@ -69,7 +69,7 @@ def openai_replies(sequence: tuple[Said, ...], *, stream: bool) -> tuple[Reply, 
 
 
 def _openai_reply(said: Said, *, stream: bool) -> Reply:
-    said = replace(said, piece=12)  # enough cuts inside words and markup, without a page of events for each
+    said = replace(said, piece=12)  # enough cuts inside words and markup, without hundreds of events for each
     if said.status != 200:
         return Reply(json.dumps(said.body).encode(), status=said.status)
     body = said.as_stream() if stream else said.as_whole()

@@ -58,7 +58,7 @@ HISTORY: list[Json] = [
 
 
 def phase(number: int, messages: list[Json] = HISTORY) -> list[Any]:
-    """The messages as that phase leaves them."""
+    """The messages after that phase."""
     tags = classify_messages(messages)
     return apply_cuts(messages, tags, list(TieredCompact().plans(tags.messages))[number - 1].cuts)
 
@@ -154,7 +154,7 @@ def test_a_call_in_any_form_counts_and_stays(message: JsonDict) -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Json]:
-    """Orphan-free histories as clients send them, ids that come again among them."""
+    """Orphan-free histories as clients send them, some with repeated ids."""
     out: list[Json] = [{"role": "system", "content": draw(_TEXTS | _TEXTS.map(parts))}]
     for _ in range(draw(st.integers(0, 10))):
         kind = draw(st.sampled_from(["user", "text", "calls", "calls", "calls"]))

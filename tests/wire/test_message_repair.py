@@ -1,4 +1,4 @@
-"""Histories as clients send them back: what is broken is healed, the same way each time; the rest is not touched."""
+"""Histories as clients send them back: broken parts are repaired deterministically, and the rest is not changed."""
 
 from __future__ import annotations
 

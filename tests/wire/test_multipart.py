@@ -133,17 +133,23 @@ def test_a_value_may_be_empty() -> None:
     assert fields_of(part(head, b"") + part(head) + END) == [("model", b""), ("model", b"small")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "content",
     [b"\r\n--b0und" * 2_000_000, b"\r\n--b0und" + b" " * 20_000_000, b"\r\n--b0un" * 2_000_000, bytes(20_000_000)],
 )
 def test_no_slice_of_a_large_body_blocks_the_event_loop(content: bytes) -> None:
-    slices = find_fields(part('Content-Disposition: form-data; name="x"', content) + END, "b0und")
-    longest, began = 0.0, time.perf_counter()
-    for _ in slices:
-        longest, began = max(longest, time.perf_counter() - began), time.perf_counter()
+    body = part('Content-Disposition: form-data; name="x"', content) + END
 
-    assert longest < 0.05
+    # CPU time, the least of several runs: the load of the machine is no part of it
+    assert min(_longest_slice(body) for _ in range(3)) < 0.05
+
+
+def _longest_slice(body: bytes) -> float:
+    longest, began = 0.0, time.thread_time()
+    for _ in find_fields(body, "b0und"):
+        longest, began = max(longest, time.thread_time() - began), time.thread_time()
+    return longest
 
 
 @pytest.mark.parametrize(

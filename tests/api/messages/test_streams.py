@@ -1,4 +1,4 @@
-"""When the first event of a stream leaves, what it says of the prompt, and what fills silences."""
+"""When the first event of a stream is sent, what it reports of the prompt, and the keepalives in silences."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ async def comes_to(manager: ServerManager, state: State) -> None:
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    while not happened():  # noqa: ASYNC110  of a process nobody tells it
+    while not happened():  # noqa: ASYNC110  nothing reports the state of the process
         await asyncio.sleep(0.01)
 
 

@@ -23,7 +23,7 @@ def executable(path: Path, says: str = "") -> Path:
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model file in a folder of its own; PATH is another folder, `bin` beside that."""
+    """A model file in a folder; PATH is the folder `bin` beside it."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "models").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))

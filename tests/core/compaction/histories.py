@@ -35,7 +35,7 @@ def chatter(index: int, text: str = "I think I shall look.") -> list[Message]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Message, ...]:
-    """Orphan-free conversations, several runs of them at times, and ids that come again."""
+    """Orphan-free conversations, some with several runs and with repeated ids."""
     out: list[Message] = []
     for _ in range(draw(st.integers(1, 2))):
         out += head(user=draw(_TEXTS))

@@ -1,4 +1,4 @@
-"""The order of cuts by message type, and the placeholders that each phase leaves."""
+"""The order of cuts by message type, and the placeholders of each phase."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HISTORY = (*OLD, *RECENT)
 
 
 def shortened(phase: int, messages: tuple[Message, ...] = HISTORY, hint: str = "") -> list[Message]:
-    """With what that phase comes to as the trigger."""
+    """Return the policy that triggers at the size after that phase."""
     trigger = list(TieredCompact().plans(messages, step_hint=hint))[phase - 1].tokens
     after, reached = TieredCompact().compact(messages, trigger, step_hint=hint)
     assert reached == phase
@@ -61,7 +61,7 @@ def test_phase_1_drops_corrections_and_truncates_results() -> None:
 def test_phase_2_drops_results_and_keeps_reasoning() -> None:
     after = shortened(2)
 
-    assert contents(after, MessageType.TOOL_RESULT) == ["ok", LONG]  # shorter than its stand-in would be, and recent
+    assert contents(after, MessageType.TOOL_RESULT) == ["ok", LONG]  # shorter than its placeholder would be, and recent
     assert contents(after, MessageType.SUMMARY) == [RESULT_DROPPED, RESULT_DROPPED, REFUSAL_DROPPED]
     assert contents(after, MessageType.REASONING) == ["Two to look at.", "Nearly there."]
 

@@ -1,4 +1,4 @@
-"""A tool whose calls never come back with a result, while others do, ends the client's task."""
+"""A tool whose calls never return a result, while others do, ends the client's task."""
 
 from __future__ import annotations
 

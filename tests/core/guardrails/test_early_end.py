@@ -1,4 +1,4 @@
-"""What is still to do when a final answer arrives, by the user's words, the offered tools and the results so far."""
+"""The remaining tasks when a final answer arrives, by the user's words, the offered tools and the results so far."""
 
 from __future__ import annotations
 

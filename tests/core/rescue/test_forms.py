@@ -53,7 +53,7 @@ call = partial(keyed, "name", "arguments")
 HARMONY = "<|start|>assistant"
 PLAMO = "<|plamo:{}:plamo|>".format
 
-# Markup that is a call wherever it stands outside code.
+# Markup that is a call anywhere outside code.
 EXPLICIT: dict[str, Form] = {
     "hermes": lambda name, arguments: f"<tool_call>\n{call(name, arguments)}\n</tool_call>",
     "hermes on one line": lambda name, arguments: f"<tool_call>{call(name, arguments)}</tool_call>",
@@ -409,7 +409,7 @@ TAGS: dict[str, tuple[TagForm, str, bool]] = {
         "%k", True,
     ),
 }  # fmt: skip
-# Markup that may end a value whose own closing tag is missing, or what stands there of tags with other names.
+# Markup that may end a value whose own closing tag is missing, or text in its place with tags of other names.
 VALUES_IN_TAGS = TEXTS | st.text("ab \n<>&\"'{}[]`\\é😀", max_size=12)
 
 
@@ -419,7 +419,7 @@ VALUES_IN_TAGS = TEXTS | st.text("ab \n<>&\"'{}[]`\\é😀", max_size=12)
 def test_values_in_tags_are_recovered_as_strings(
     form: TagForm, closer: str, framed: bool, arguments: dict[str, str]
 ) -> None:
-    # Models mix up the two words, so either of them closes a value.
+    # Models confuse the two names, so either of them closes a value.
     closers = ("</param>", "</parameter>") if closer == "param" else (f"{closer.replace('%k', '{}')}>",)
     assume(not any(end.format(key) in value for key, value in arguments.items() for end in closers))
     assume(arguments or "<user>" not in form("", {}))  # `<user>name</user>` is something else

@@ -46,7 +46,7 @@ def golden_cases() -> Iterator[object]:
         last = len(cases) - 1
         for place, case in enumerate(cases):
             title, _, rest = case.partition("\n")
-            # The line before the next case belongs to nobody.
+            # The line before the next case belongs to neither.
             parts = _parts(rest if place == last else rest.removesuffix("\n"))
             assert parts.keys() <= {"said", "calls", "text", "thought", "broken"}, (path, title)
             calls = re.findall(r"^\S.*\n  .*$", parts.get("calls", ""), flags=re.MULTILINE)

@@ -497,7 +497,7 @@ def test_prose_without_tool_names_and_markup_is_not_changed(text: str) -> None:
 @examples(150)
 @given(text=PROSE, lengths=LENGTHS)
 def test_prose_without_tool_names_and_markup_is_streamed_unchanged(text: str, lengths: list[int]) -> None:
-    # An object, and words that announce a call, are held for a while.
+    # An object, and words that announce a call, are buffered for a while.
     assume(not any(words in text for words in (*NAMES, "{", "Action:", "Call:", "call:", "TOOL_CALL")))
     scan = StreamingParser(NAMES)
     prose = f"Well, {text}\nThat is all."

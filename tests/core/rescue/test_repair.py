@@ -142,7 +142,7 @@ PLAIN = st.lists(
 def test_no_content_is_invented_or_dropped(rest: str) -> None:
     repaired = repair_object("{" + rest)
 
-    if repaired is not None and repaired != "{" + rest:  # strict JSON is left alone, equal keys and all
+    if repaired is not None and repaired != "{" + rest:  # strict JSON is not changed, equal keys included
         assert re.findall(r"[\w.-]", repaired) == re.findall(r"[\w.-]", rest)
 
 

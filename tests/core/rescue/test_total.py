@@ -147,7 +147,7 @@ ENDLESS = {
 }
 
 
-# What no long text has to be left as it is: closers without an opener are no text, and a call was begun.
+# These long texts do not remain unchanged: closers without an opener are dropped, and a call was begun.
 ENDLESS_CALLS = {
     "closers": ("</tool_call>" * LONG, 0),
     "parameters": ("<function=a>" + "<parameter=x></parameter>" * LONG, 1),

@@ -178,7 +178,7 @@ def test_a_function_that_does_not_take_what_its_schema_names_is_refused(
         (anything, REQUIRED),
         (anything, PATH),
         (more, {"type": "object"}),
-        (max, REQUIRED),  # nobody can read its signature
+        (max, REQUIRED),  # its signature cannot be read
     ],
 )
 def test_a_function_that_takes_what_its_schema_names_is_fine(

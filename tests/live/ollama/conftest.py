@@ -1,4 +1,4 @@
-"""The daemon before a real Ollama, in place of the embedded model. Only `make system-ollama` runs these."""
+"""The daemon in front of a real Ollama, in place of the embedded model. Only `make system-ollama` runs these tests."""
 
 from __future__ import annotations
 

@@ -31,7 +31,9 @@ def main() -> None:
     params.n_parallel = said.slots
     params.use_jinja = not said.no_jinja
     params.ctx_shift = said.context_shift
-    params.cpuparams.n_threads = 1  # with so little to compute, threads that wait for each other cost more
+    params.cpuparams.n_threads = (
+        1  # with so little to compute, threads that wait for each other cost more than they save
+    )
     params.ui = False
     server = xllamacpp.Server(params)
     signal.pause()

@@ -1,4 +1,4 @@
-"""A real Ollama for tests: its own folder, its own port, the tiny model in it, gone afterwards."""
+"""A real Ollama for tests: its own folder, its own port, with the tiny model; removed afterwards."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tests.live.weather import MODEL
 
 _HERE = Path(__file__).parent
 BINARY = ROOT / ".ollama" / "bin" / "ollama"
-"""Where `make system-ollama` puts what it builds."""
+"""The folder into which `make system-ollama` builds."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """An Ollama that runs. What it and its llama-server print goes to `log`."""
+    """A running Ollama. Its output and that of its llama-server go to `log`."""
 
     url: str
     log: Path
 
 
 class NotBuilt(Exception):
-    """There is no Ollama to test with."""
+    """No Ollama is installed to test with."""
 
 
 def ask(url: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    """What its own API answers, errors too."""
+    """Return the response of its own API, errors included."""
     data = None if body is None else json.dumps(body).encode()
     try:
         with urllib.request.urlopen(urllib.request.Request(url + path, data), timeout=60) as answer:
@@ -50,8 +50,8 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None) -> Any:
 
 @contextmanager
 def ollama(folder: Path, *, go_template: bool) -> Generator[Running]:
-    """An Ollama with the tiny model. With `go_template` it writes prompts and reads calls by itself; else
-    the llama-server below does, by the template in the model file.
+    """Run an Ollama with the tiny model. With `go_template` it renders prompts and parses calls itself; otherwise its
+    llama-server does, by the template in the model file.
     """
     if not BINARY.exists():
         raise NotBuilt(f"no {BINARY}: `make system-ollama` builds it")
@@ -81,7 +81,7 @@ def ollama(folder: Path, *, go_template: bool) -> Generator[Running]:
 
 
 def _lay_out(folder: Path, program: Path) -> None:
-    """The folder as an installed Ollama's: it looks for the llama-server beside its own program."""
+    """Return a folder laid out like an installed Ollama: it looks for the llama-server beside its own program."""
     library = folder / "lib" / "ollama"
     library.mkdir(parents=True)
     program.parent.mkdir()

@@ -1,6 +1,6 @@
-"""The guardrails before a real Ollama that has the prompt the tiny model was trained on.
+"""The guardrails in front of a real Ollama with the prompt that the tiny model was trained on.
 
-In a Go template the arguments of a tool stand in the order of their names, which such a small model does not follow.
+A Go template renders the arguments of a tool in the order of their names, which such a small model does not follow.
 """
 
 import pytest

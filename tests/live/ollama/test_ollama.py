@@ -1,4 +1,4 @@
-"""What only Ollama does, at a real one."""
+"""Behavior that only Ollama has, with a real one."""
 
 from __future__ import annotations
 

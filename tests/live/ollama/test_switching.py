@@ -1,4 +1,4 @@
-"""The window of a real Ollama, switched over HTTP while clients ask."""
+"""The window of a real Ollama, switched over HTTP while clients send requests."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.live.weather import ASK_PARIS, MODEL, TOOLS
 from tests.system.load import load
 
 SECONDS = float(os.environ.get("FORGE_TEST_SWITCH_SECONDS", "0"))
-"""How long budgets are switched under load; else there are a few switches."""
+"""Seconds for which budgets are switched under load; by default there are a few switches."""
 
 
 def window(server: str) -> int | None:
-    """Of the model that is loaded, as Ollama tells it."""
+    """The window of the loaded model, as Ollama reports it."""
     models = ask(server, "/api/ps")["models"]
     return models[0]["context_length"] if models else None
 

@@ -1,4 +1,4 @@
-"""compose.yaml brought up for real: a stack with a project, an image and a port of its own."""
+"""compose.yaml brought up for real: a stack with its own project, image and port."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _VARIABLES = {"MODELS", "MODEL", "CONTEXT", "SLOTS", "BACKEND_URL"}
 
 
 class DockerMissing(Exception):
-    """What is not there, and what to do."""
+    """Docker is missing; the message says what to install."""
 
 
 def compose_command() -> list[str]:
-    """`docker compose`, or the older `docker-compose` where that is what there is. Raises `DockerMissing`."""
+    """Return `docker compose`, or the older `docker-compose` if only that is installed. Raises `DockerMissing`."""
     if shutil.which("docker") is None:
         raise DockerMissing("there is no docker on PATH; this test needs a Docker engine and docker compose")
     if (engine := _run(["docker", "version", "--format", "{{.Server.Version}}"])).returncode:
@@ -38,12 +38,12 @@ def compose_command() -> list[str]:
 
 
 def docker(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run docker, which has to end with this code."""
+    """Run docker, which has to exit with this code."""
     return _checked(["docker", *words], code, _SECONDS)
 
 
 def until(happened: Callable[[], bool], what: str) -> None:
-    """Look again and again, with a bound: nothing tells when a container has got somewhere."""
+    """Poll a condition, with a limit: nothing reports the state of a container."""
     end = time.monotonic() + _SECONDS
     while not happened():
         assert time.monotonic() < end, f"never: {what}"
@@ -51,20 +51,20 @@ def until(happened: Callable[[], bool], what: str) -> None:
 
 
 class Stack:
-    """One profile of compose.yaml, or without a name what starts without options."""
+    """One profile of compose.yaml; without a name, what starts without options."""
 
     def __init__(self, profile: str | None = None, added: Mapping[str, str] | None = None) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
         named = ["--profile", profile] if profile else []
-        # compose.yaml is found by itself, from the folder that it is in.
+        # compose finds compose.yaml in its working folder
         self._words = [*compose_command(), "-p", f"forge-test-{self.port}", *named]
         self._env = {**_environment(), "FORGE_PORT": str(self.port), "FORGE_IMAGE": IMAGE, **(added or {})}
         self.url = f"http://127.0.0.1:{self.port}"
 
     def compose(self, *words: str) -> str:
-        """What compose prints on stdout. It must succeed."""
+        """Return what compose prints on stdout. It must succeed."""
         return _checked([*self._words, *words], 0, _BUILD_SECONDS, self._env).stdout
 
     def up(self) -> None:
@@ -77,11 +77,11 @@ class Stack:
         self.compose("down", "--volumes", "--remove-orphans")
 
     def services(self) -> list[str]:
-        """The services whose containers run."""
+        """Return the services whose containers run."""
         return sorted(self.compose("ps", "--services", "--filter", "status=running").split())
 
     def container(self, service: str) -> str:
-        """The id of a service's container, running or not."""
+        """Return the id of a service's container, running or not."""
         return self.compose("ps", "--all", "--quiet", service).strip()
 
     def inspect(self, service: str) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Stack:
         return told
 
     def health(self, service: str) -> str:
-        """What its health check says: starting, healthy or unhealthy."""
+        """Return the status of its health check: starting, healthy or unhealthy."""
         return self.inspect(service)["State"]["Health"]["Status"]
 
     def logged(self, service: str) -> list[str]:
@@ -97,13 +97,13 @@ class Stack:
         return (done.stdout + done.stderr).splitlines()
 
     def inside(self, service: str, *words: str, code: int = 0) -> str:
-        """What a command prints in a service's container, as its user."""
+        """Return what a command prints in a service's container, run as its user."""
         return docker("exec", self.container(service), *words, code=code).stdout.strip()
 
 
 @contextmanager
 def running(profile: str | None = None, added: Mapping[str, str] | None = None) -> Generator[Stack]:
-    """A stack that is healthy, and gone afterwards."""
+    """Run a stack; it is healthy at first and removed afterwards."""
     stack = Stack(profile, added)
     try:
         stack.up()
@@ -113,7 +113,7 @@ def running(profile: str | None = None, added: Mapping[str, str] | None = None) 
 
 
 def _environment() -> dict[str, str]:
-    """Without what would change the stack, but with what its image is built from."""
+    """Return the environment without variables that would change the stack, but with those for building its image."""
     return {name: value for name, value in os.environ.items() if not name.startswith(_OURS) and name not in _VARIABLES}
 
 

@@ -1,6 +1,6 @@
-"""`docker compose up` as a user has it: two containers, a guarded call, a health check, restarts, a drained stop.
+"""`docker compose up` as a user runs it: two containers, a guarded call, a health check, restarts, a drained stop.
 
-`make system-docker` runs it; it needs a Docker engine and is no part of the whole suite.
+`make system-docker` runs it; it needs a Docker engine and is not part of `make test`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ASK: dict[str, Any] = {
     ],
 }
 LONG: dict[str, Any] = {"messages": ASK["messages"], "stream": True, "max_tokens": 1500, "ignore_eos": True}
-"""A second or so of the test model's time."""
+"""About a second of the test model's time."""
 
 
 def test_without_options_one_proxy_stands_beside_one_llama_server(stack: Stack) -> None:
@@ -196,7 +196,9 @@ def test_stopping_waits_no_longer_than_the_drain_time() -> None:
 
 @contextmanager
 def streams(url: str, number: int) -> Generator[list[Callable[[], str]]]:
-    """So many long streams, the first of which has begun, and the last line of each once it has ended or was cut."""
+    """Send so many long streams, the first of which has begun. Return the last line of each once it has ended or was
+    cut.
+    """
     begun = Event()
 
     def stream() -> str:
@@ -217,7 +219,7 @@ def streams(url: str, number: int) -> Generator[list[Callable[[], str]]]:
 
 
 def called(client: httpx.Client) -> dict[str, Any]:
-    """The arguments of the call that comes of the request."""
+    """Return the arguments of the call in the response."""
     response = client.post(PATH, json=ASK).raise_for_status()
     assert response.headers["x-forge-outcome"] in ("clean", "rescued", "repaired", "retried")
     (call,) = response.json()["choices"][0]["message"]["tool_calls"]

@@ -415,7 +415,7 @@ def test_of_too_many_faults_only_the_first_is_reported(monkeypatch: pytest.Monke
 
 
 class NeverLists:
-    """A compiled schema that is never asked for all that is wrong."""
+    """A compiled schema that is never asked for all errors."""
 
     def __init__(self, inner: Validator) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""A conversation in Anthropic's words: nothing is lost, each call has its result, the roles take turns."""
+"""A conversation in Anthropic's format: nothing is lost, each call has its result, the roles alternate."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_conversation_is_encoded(messages: list[JsonDict], system: list[Any], 
 @pytest.mark.parametrize(
     ("messages", "conversation"),
     [
-        # never answered: at the end, before other words, before another answer
+        # without a result: at the end, before other text, before another answer
         ([calls("1")], [[use("1")], [{**NOT_RUN, "tool_use_id": "1"}]]),
         ([calls("1"), says("user", "v")], [[use("1")], [{**NOT_RUN, "tool_use_id": "1"}, text("v")]]),
         (
@@ -100,10 +100,10 @@ def test_a_conversation_is_encoded(messages: list[JsonDict], system: list[Any], 
                 [text(ORPHAN), text("late")],
             ],
         ),
-        # words between a call and its result stand behind the result
+        # text between a call and its result is moved behind the result
         ([calls("1"), says("user", "v"), result("1")], [[use("1")], [used("1"), text("v")]]),
         ([calls("1"), result("1"), result("1", "again")], [[use("1")], [used("1"), text(ORPHAN), text("again")]]),
-        # ids that the server does not take, and ids that come again
+        # ids that the server rejects, and repeated ids
         ([calls("f.x:0"), result("f.x:0")], [[use("f_x_0")], [used("f_x_0")]]),
         ([calls("1"), result("1"), calls("1"), result("1")], [[use("1")], [used("1")], [use("1_2")], [used("1_2")]]),
     ],

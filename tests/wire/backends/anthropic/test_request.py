@@ -1,4 +1,4 @@
-"""The body of a Messages request: what it is made of, what is left out, and what is refused by name."""
+"""The body of a Messages request: its content, what is omitted, and what is rejected by name."""
 
 from __future__ import annotations
 

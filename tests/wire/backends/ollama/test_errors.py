@@ -1,4 +1,4 @@
-"""What Ollama's errors mean. The words were recorded from 0.34.4, but for those of its gpt-oss parser."""
+"""The meaning of Ollama's errors. The texts were recorded from 0.34.4, except for those of its gpt-oss parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `/api/chat` is asked for a request in OpenAI's words."""
+"""The request to `/api/chat` for a request in OpenAI format."""
 
 from __future__ import annotations
 

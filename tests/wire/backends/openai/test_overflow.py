@@ -1,4 +1,4 @@
-"""Errors of real servers that mean that a request does not fit, with the numbers that they tell."""
+"""Errors of real servers for a request that does not fit, with the numbers that they report."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def test_each_turn_begins_with_the_bytes_of_the_turn_before_it() -> None:
 
     assert all(after.startswith(before) for before, after in pairwise(turns))
     assert nudged.startswith(turns[1])
-    assert turns[2].startswith(turns[1])  # and nothing of the correction is left in the turn after it
+    assert turns[2].startswith(turns[1])  # and the correction is not in the turn after it
 
 
 NAMED: Body = {"type": "function", "function": {"name": "read-file"}}

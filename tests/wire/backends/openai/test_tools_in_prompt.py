@@ -53,7 +53,7 @@ def test_tools_are_described_at_the_beginning_only() -> None:
     lines = [json.loads(line) for line in told.splitlines() if line.startswith('{"name":"')]
     assert [line["name"] for line in lines] == ["find", "now", "respond"]
     assert lines[0] == {"name": "find", "description": "finds", "parameters": SCHEMA}
-    assert sent(USER)["messages"][0]["role"] == "system"  # one of its own, where the caller has none
+    assert sent(USER)["messages"][0]["role"] == "system"  # a system message of the daemon if the client sends none
 
 
 def test_calls_and_results_become_text_and_the_results_of_one_response_one_message() -> None:

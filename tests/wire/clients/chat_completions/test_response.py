@@ -44,7 +44,7 @@ OTHERS: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
 
 @st.composite
 def answers(draw: st.DrawFn) -> list[Chunk]:
-    """Chunks as the engine yields them: each call whole, and under an index of its own."""
+    """Chunks as the engine yields them: each call whole, with its own index."""
     chunks: list[Chunk] = []
     indices = dict.fromkeys(range(3), 0)
     for _ in range(draw(st.integers(0, 6))):

@@ -66,7 +66,7 @@ _CALLS = st.lists(st.tuples(st.sampled_from(["now", "get_weather"]), _ARGUMENTS)
 
 @st.composite
 def interleavings(draw: st.DrawFn) -> tuple[list[Delta], list[tuple[str, str]]]:
-    """Deltas of a response with reasoning, text and calls, in pieces that come in any order."""
+    """Deltas of a response with reasoning, text and calls, in pieces in any order."""
     calls = draw(_CALLS)
     queues: list[list[Delta]] = [
         [Delta(reasoning=piece) for piece in draw(st.lists(TEXTS, max_size=3))],

@@ -38,7 +38,7 @@ RECORDED = read_recorded()
 TURNS = [
     (first, second) for first, second in pairwise(RECORDED) if first.client == second.client and "tools" in first.body
 ]
-"""Consecutive requests of a conversation; opencode first asks for a title, without tools."""
+"""Consecutive requests of a conversation; opencode first requests a title, without tools."""
 
 
 def prompt_of(body: JsonDict) -> JsonDict:

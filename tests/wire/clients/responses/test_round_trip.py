@@ -1,4 +1,4 @@
-"""What the model says becomes items, and these items, sent back, become what the model said."""
+"""The model's output becomes items, and these items, sent back, become the model's output again."""
 
 from __future__ import annotations
 
