@@ -90,6 +90,8 @@ class ChatRequest:
     """Whether `body` was converted from another client API: the response is then encoded anew, never forwarded."""
     is_assembled: bool = False
     """Whether the client's API repeats a streamed response as a whole at its end. Its size is then limited."""
+    is_retried_here: bool = False
+    """Whether the daemon retries the request if the model server fails, because the clients of its API never do."""
     dropped: tuple[str, ...] = ()
     """What the client's API requests and no model server can do, such as `tools[2]: web_search is not supported`.
 

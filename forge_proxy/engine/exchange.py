@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeAlias
 
-from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.errors import BackendFault, ContextOverflow
+from forge_proxy.core.chat import ChatRequest, ModelCall
+from forge_proxy.core.errors import BackendError, BackendFault, ContextOverflow
 from forge_proxy.core.guardrails import Intervention
 from forge_proxy.core.guardrails.learned_policy import LearnedPolicy
 from forge_proxy.core.guardrails.retry_history import RetryHistory
@@ -71,16 +71,17 @@ class BackendSession:
         self.memory.release()
         self.slot.leave(error)
 
-    def permit_retry(self, fault: BackendFault) -> bool:
+    def permit_retry(self, fault: BackendFault, request: ChatRequest) -> bool:
         """Return whether to send the request again after this fault; if so, count the fault.
 
         Lost responses are retried immediately, for every backend: SDKs do not retry a stream that breaks off, and
         clients cannot distinguish an error inside it from one that the request caused. `BackendUnreachable` ends the
         retries. `BackendTimeout` is not retried: it took the longest time that the settings allow, and the next
-        response of a server that hangs would take it again. A status of 400 or more precedes the stream, with its
-        `Retry-After`: clients retry it themselves.
+        response of a server that hangs would take it again. A status of 500 or more precedes the stream, with its
+        `Retry-After`: clients retry it themselves, except those of Ollama's API.
         """
-        if not fault.is_passing or self._losses == _LOSSES:
+        has_failed = type(fault) is BackendError and fault.status >= 500
+        if not (fault.is_passing or (has_failed and request.is_retried_here)) or self._losses == _LOSSES:
             return False
         self._losses += 1
         self.deps.observe(LostResponseRetried(self.request_id, fault.summary))
@@ -162,6 +163,6 @@ class BackendExchange:
             if shorter is not None:
                 self.call, compacted = shorter
                 return compacted, CallResent()
-        elif self._session.permit_retry(fault):
+        elif self._session.permit_retry(fault, self.call.request):
             return (CallResent(),)
         return None

@@ -6,7 +6,9 @@ import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import httpx
 import ollama
 import pytest
 
@@ -145,6 +147,52 @@ async def test_errors_have_a_text_and_a_status() -> None:
     assert (not_embedded.value.status_code, not_embedded.value.error) == (400, "too long")
     assert not_pulled.value.status_code == 501
     assert "has no POST /api/pull" in not_pulled.value.error
+
+
+@pytest.mark.parametrize("tools", [None, [get_weather]], ids=["text", "tools"])
+@pytest.mark.parametrize("status", [500, 503])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_model_server_that_fails_is_asked_again(stream: bool, status: int, tools: Any) -> None:
+    failing = Said(status=status, body={"error": {"message": "out of memory"}})
+    async with daemon_over([failing, failing, IN_PROSE if tools else Said("It is sunny.")]) as daemon:
+        text, calls = await _received(daemon.client, stream=stream, tools=tools)
+
+    assert (text, calls) == (("", ["get_weather"]) if tools else ("It is sunny.", []))
+    assert len(daemon.asked) == 3
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_model_server_that_keeps_failing_is_reported_with_its_own_words(stream: bool) -> None:
+    failing = Said(status=503, body={"error": {"message": "no slot"}})
+    async with daemon_over([failing] * 9) as daemon:
+        with pytest.raises(ollama.ResponseError) as failed:
+            await _received(daemon.client, stream=stream)
+
+    assert (failed.value.status_code, failed.value.error) == (503, "no slot")
+    assert len(daemon.asked) == 3
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_response_that_breaks_off_is_asked_for_again_as_long_as_nothing_was_sent(stream: bool) -> None:
+    broken = Said(calls=(("get_weather", '{"city": "Paris", "days": 2}'),), breaks_off=True)
+    async with daemon_over([broken, IN_PROSE]) as daemon:
+        assert await _received(daemon.client, stream=stream, tools=[get_weather]) == ("", ["get_weather"])
+
+
+async def test_a_stream_that_breaks_off_later_is_no_complete_response() -> None:
+    async with daemon_over([Said("It is sunny.", breaks_off=True)] * 3) as daemon:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await _received(daemon.client, stream=True)
+
+
+async def _received(client: ollama.AsyncClient, *, stream: bool, tools: Any = None) -> tuple[str, list[str]]:
+    """The text of a response and the tools that it calls."""
+    if stream:
+        parts = [part async for part in await client.chat("scripted", ASK, tools=tools, stream=True)]
+    else:
+        parts = [await client.chat("scripted", ASK, tools=tools)]
+    calls = [call.function.name for part in parts for call in part.message.tool_calls or []]
+    return "".join([part.message.content or "" for part in parts]), calls
 
 
 async def test_a_daemon_can_be_the_ollama_of_another_daemon() -> None:

@@ -137,6 +137,16 @@ class ReadThenPatch(ReadThenWrite):
         return f"*** Begin Patch\n*** Add File: greeting.txt\n+{self.greeting}\n*** End Patch"
 
 
+class ReadByShellThenWrite(ReadThenWrite):
+    """The same with a shell for reading and a tool that writes files."""
+
+    def _calls(self, tools: dict[str, JsonDict]) -> tuple[Call, Call] | None:
+        if not {"shell", "write"} <= tools.keys():
+            return None
+        written = {"path": str(self.work / "greeting.txt"), "content": self.greeting}
+        return Call("shell", {"command": f"cat {self.work / 'hello.py'}"}), Call("write", written)
+
+
 class ReadThenWriteByEditor(ReadThenWrite):
     """The same with a tool that reads several files and one that edits or creates a file."""
 

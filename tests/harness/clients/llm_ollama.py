@@ -19,4 +19,4 @@ def _start(place: Place) -> Command:
     return Command(words, {"PATH": _PACKAGE.path, **env})
 
 
-ROWS = (Client("llm-ollama", _PACKAGE, _start, is_served_directly=False, retries_errors=False),)
+ROWS = (Client("llm-ollama", _PACKAGE, _start, is_served_directly=False),)

@@ -7,6 +7,4 @@ from tests.harness.packages import Venv
 
 _MODES = ("whole", "stream")
 
-ROWS = program(
-    Venv("ollama-python", ("ollama",)), "ollama_python.py", *_MODES, is_served_directly=False, retries_errors=False
-)
+ROWS = program(Venv("ollama-python", ("ollama",)), "ollama_python.py", *_MODES, is_served_directly=False)

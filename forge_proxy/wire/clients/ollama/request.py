@@ -134,7 +134,8 @@ def _decode(body: JsonObject, messages: list[Json], form: ResponseForm) -> Decod
         for name in ("truncate", "shift")
         if body.get(name)
     )
-    return DecodedOllamaRequest(replace(decoded, is_converted=True, include_usage=stream, dropped=dropped), form, body)
+    chat = replace(decoded, is_converted=True, is_retried_here=True, include_usage=stream, dropped=dropped)
+    return DecodedOllamaRequest(chat, form, body)
 
 
 def _loading(body: JsonObject, form: ResponseForm) -> DecodedOllamaRequest:
