@@ -17,7 +17,7 @@ from forge_proxy.api.chat_completions import CHAT_COMPLETIONS
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.conversations import ConversationEndpoints
 from forge_proxy.api.docs import ApiDescription
-from forge_proxy.api.endpoint import SurfaceEndpoint
+from forge_proxy.api.endpoint import EndpointDeps, SurfaceEndpoint
 from forge_proxy.api.error_responses import ErrorEnvelopes
 from forge_proxy.api.exception_handlers import add_exception_handlers
 from forge_proxy.api.fast_path import Endpoint, FastPathMiddleware
@@ -118,12 +118,13 @@ def _add_surfaces(
     """
     hot: dict[str, Endpoint] = {}
     large_bodies = LargeBodies()
+    deps = EndpointDeps(engine, config, memory, large_bodies)
     for surface in surfaces:
         if surface is RESPONSES:
-            endpoint = ResponsesEndpoint(surface, engine, config, memory, large_bodies, responses, background)
+            endpoint = ResponsesEndpoint(surface, deps, responses, background)
         else:
             kind = OllamaEndpoint if surface in OLLAMA_SURFACES else SurfaceEndpoint
-            endpoint = kind(surface, engine, config, memory, large_bodies)
+            endpoint = kind(surface, deps)
         hot |= dict.fromkeys(surface.routes, endpoint.create)
     for path, endpoint in hot.items():
         app.add_route(path, endpoint, methods=["POST"])

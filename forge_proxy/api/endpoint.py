@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from starlette.requests import ClientDisconnect, Request
@@ -37,23 +37,25 @@ CLIENT_CLOSED_REQUEST = 499
 """nginx's status for a client that has disconnected; nobody receives it."""
 
 
+@dataclass(frozen=True, slots=True)
+class EndpointDeps:
+    """What the endpoints of all client APIs share."""
+
+    engine: Engine
+    config: ServerConfig
+    memory: MemoryBudget
+    large_bodies: LargeBodies
+
+
 class SurfaceEndpoint:
     """Answers the `POST` requests of one client API."""
 
-    def __init__(
-        self,
-        surface: Surface,
-        engine: Engine,
-        config: ServerConfig,
-        memory: MemoryBudget,
-        large_bodies: LargeBodies,
-        storage: SurfaceStorage | None = None,
-    ) -> None:
+    def __init__(self, surface: Surface, deps: EndpointDeps, storage: SurfaceStorage | None = None) -> None:
         self._surface = surface
-        self._engine = engine
-        self._memory = memory
-        self._large_bodies = large_bodies
-        self._config = config
+        self._engine = deps.engine
+        self._memory = deps.memory
+        self._large_bodies = deps.large_bodies
+        self._config = deps.config
         self._storage = storage
 
     async def create(self, request: Request) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Mapping
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -16,12 +16,12 @@ from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import owner_of, request_id_of
 from forge_proxy.api.limits import memory_of
 from forge_proxy.api.paging import read_page
+from forge_proxy.api.response_lookup import ResponseLookup
 from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.api.responses_openapi import PATHS, SCHEMAS
 from forge_proxy.api.streaming import StreamErrorPolicy
 from forge_proxy.api.surface import ReceivedRequest, Surface
 from forge_proxy.core.errors import ForgeError, InvalidRequest
-from forge_proxy.core.stored_responses import NotCancellable, ResponseNotFound
 from forge_proxy.engine.answer import Engine
 from forge_proxy.wire.clients.responses.encoder import DecodedResponsesRequest
 from forge_proxy.wire.clients.responses.errors import encode_error
@@ -57,7 +57,7 @@ class ResponseEndpoints:
         self._storage = storage
         self._engine = engine
         self._large_bodies = large_bodies
-        self._background = background
+        self._responses = ResponseLookup(storage, background)
         self._keepalive_seconds = keepalive_seconds
 
     def add_routes(self, app: FastAPI) -> None:
@@ -86,52 +86,30 @@ class ResponseEndpoints:
     async def get(self, request: Request) -> Response:
         """Return a stored response, or the state of one in the background; its events with `stream=true`."""
         headers = {"x-request-id": request_id_of(request)}
-        response_id, owner = request.path_params["id"], owner_of(request)
+        owner = owner_of(request)
         try:
             if request.query_params.get("stream") == "true":
-                return await self._follow(request, response_id, owner, headers)
-            document = await self._read(response_id, owner)
+                return await self._follow(request, owner, headers)
+            document = await self._responses.read(request.path_params["id"], owner)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
         return Response(document, media_type="application/json", headers=headers)
 
-    async def _read(self, response_id: str, owner: str) -> bytes:
-        if self._background is not None:
-            with suppress(ResponseNotFound):
-                return await self._background.read(response_id, owner)
-        return await self._storage.get(response_id, owner)
+    async def _follow(self, request: Request, owner: str, headers: Mapping[str, str]) -> Response:
+        from forge_proxy.api.event_stream import sse_stream  # imports sse_starlette: slow, and rarely needed
 
-    async def _follow(self, request: Request, response_id: str, owner: str, headers: dict[str, str]) -> Response:
         after = _read_number(request, "starting_after")
-        if self._background is not None:
-            with suppress(ResponseNotFound):
-                from forge_proxy.api.event_stream import sse_stream  # imports sse_starlette: slow, and rarely needed
-
-                events = await self._background.follow(response_id, owner, after)
-                return sse_stream(events, headers, self._keepalive_seconds)
-        await self._storage.get(response_id, owner)
-        raise InvalidRequest("stream", "only responses made with `background` and `stream` can be streamed again")
+        events = await self._responses.follow(request.path_params["id"], owner, after)
+        return sse_stream(events, headers, self._keepalive_seconds)
 
     async def delete(self, request: Request) -> Response:
         """Delete a stored response."""
         headers, response_id = {"x-request-id": request_id_of(request)}, request.path_params["id"]
         try:
-            await self._delete(response_id, owner_of(request))
+            await self._responses.delete(response_id, owner_of(request))
         except ForgeError as error:
             return error_response(error, request.scope, headers)
         return JSONResponse({"id": response_id, "object": "response", "deleted": True}, headers=headers)
-
-    async def _delete(self, response_id: str, owner: str) -> None:
-        was_job = False
-        if self._background is not None:
-            with suppress(ResponseNotFound):
-                await self._background.delete(response_id, owner)
-                was_job = True
-        try:
-            await self._storage.delete(response_id, owner)
-        except ResponseNotFound:
-            if not was_job:
-                raise
 
     async def list_input(self, request: Request) -> Response:
         """List the items that a stored response answers, newest first unless `order=asc`."""
@@ -150,16 +128,11 @@ class ResponseEndpoints:
     async def cancel(self, request: Request) -> Response:
         """Cancel a response in the background, and return it; one that has ended stays as it is."""
         headers = {"x-request-id": request_id_of(request)}
-        response_id, owner = request.path_params["id"], owner_of(request)
         try:
-            if self._background is not None:
-                with suppress(ResponseNotFound):
-                    document = await self._background.cancel(response_id, owner)
-                    return Response(document, media_type="application/json", headers=headers)
-            await self._storage.get(response_id, owner)
-            raise NotCancellable
+            document = await self._responses.cancel(request.path_params["id"], owner_of(request))
         except ForgeError as error:
             return error_response(error, request.scope, headers)
+        return Response(document, media_type="application/json", headers=headers)
 
 
 def _read_number(request: Request, name: str) -> int:

@@ -252,6 +252,11 @@ def _leaving_clients(target: Target) -> None:
 
 def _foreign_responses(target: Target) -> None:
     """Another key guesses or knows the ids of what is stored: it gets the answer for an id that never existed."""
+    later = target.post({"model": "says", "input": _SECRET, "background": True}, _OWNER, path=_RESPONSES)
+    job = json.loads(later.body)["id"]
+    for method, suffix in (("GET", ""), ("GET", "?stream=true"), ("POST", "/cancel"), ("DELETE", "")):
+        answer = target.send(head(method, f"{_RESPONSES}/{job}{suffix}", _OTHER, "Content-Length: 0"))
+        _expect(answer, f"{method} another's response in the background", 404)
     made = target.post({"model": "says", "input": _SECRET, "store": True}, _OWNER, path=_RESPONSES)
     stored = json.loads(made.body)
     named = json.loads(target.post({"items": [_item(_SECRET)]}, _OWNER, path="/v1/conversations").body)["id"]
@@ -351,6 +356,29 @@ def _conversation_flood(target: Target) -> None:
     _expect(target.post(too_many, path=f"/v1/conversations/{named}/items"), "100,000 items", 400, 413)
 
 
+def _background_flood(target: Target) -> None:
+    """100 responses in the background of a model that never ends, which clients follow, cancel and delete at random."""
+    body = {"input": "x" * 10_000, "background": True}
+    made = together(100, lambda number: target.post({**body, "model": ("says", "hangs")[number % 2]}, path=_RESPONSES))
+    assert set(statuses(made)) <= {"200", "429", "503"}, f"100 submissions: {statuses(made)}"
+    ids = [json.loads(one.body)["id"] for one in made if isinstance(one, Answer) and one.status == 200]
+
+    def meddle(number: int) -> None:
+        path = f"{_RESPONSES}/{ids[number % len(ids)]}"
+        for method, suffix in (
+            ("GET", ""),
+            ("GET", "?stream=true"),
+            ("POST", "/cancel"),
+            ("DELETE", ""),
+            ("POST", "/cancel"),
+        ):
+            answer = target.send(head(method, path + suffix, "Content-Length: 0"))
+            _expect(answer, f"{method} {suffix}", 200, 400, 404, 409)
+
+    _raise_first(together(2 * len(ids), meddle))
+    wait_until(lambda: _is_idle(target), "every response is over", 60)
+
+
 def _keys_of_each_api(target: Target) -> None:
     """No key, a wrong one, and a client's key for what changes models or belongs to administrators."""
     for api in _APIS:
@@ -397,6 +425,7 @@ ATTACKS = [
     _of("700 stored responses, a chain of 300", _stored_flood, settings=_STORING),
     _of("a chain that grows by 4 MB a turn", _long_chain, settings=_STORING, max_growth_mb=700),
     _of("conversations that many clients fill", _conversation_flood, settings=_STORING),
+    _of("100 responses in the background", _background_flood, settings=_STORING),
     _of("2,000 aborted requests", _leaving_clients),
     # The end of a Responses stream repeats its text four times: 20 MB for a response of 4 MB.
     _of(

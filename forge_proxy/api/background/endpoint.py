@@ -7,16 +7,12 @@ from starlette.responses import Response
 
 from forge_proxy.api.background.request import BackgroundRequest
 from forge_proxy.api.background.service import BackgroundResponses
-from forge_proxy.api.bodies import LargeBodies
-from forge_proxy.api.config import ServerConfig
-from forge_proxy.api.endpoint import SurfaceEndpoint, narrow
+from forge_proxy.api.endpoint import EndpointDeps, SurfaceEndpoint, narrow
 from forge_proxy.api.identity import client_of, origin_of, owner_of, request_id_of
 from forge_proxy.api.outcome_headers import dropped_headers
 from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.api.surface import DecodedRequest, Surface
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.wire.clients.responses.encoder import DecodedResponsesRequest
 from forge_proxy.wire.clients.responses.response_object import is_background
 
@@ -25,16 +21,9 @@ class ResponsesEndpoint(SurfaceEndpoint):
     """Answers requests for responses, those in the background by a job. Without `background` it refuses the latter."""
 
     def __init__(
-        self,
-        surface: Surface,
-        engine: Engine,
-        config: ServerConfig,
-        memory: MemoryBudget,
-        large_bodies: LargeBodies,
-        storage: ResponseStorage,
-        background: BackgroundResponses | None,
+        self, surface: Surface, deps: EndpointDeps, storage: ResponseStorage, background: BackgroundResponses | None
     ) -> None:
-        super().__init__(surface, engine, config, memory, large_bodies, storage)
+        super().__init__(surface, deps, storage)
         self._responses = storage
         self._background = background
 

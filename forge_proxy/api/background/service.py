@@ -68,9 +68,9 @@ class BackgroundResponses:
     async def cancel(self, response_id: str, owner: str) -> bytes:
         """Cancel a response, and return it. One that has ended stays as it is. Raises `ResponseNotFound`."""
         job = await self._get(response_id, owner)
-        with suppress(JobConflict):
+        with suppress(JobConflict, JobNotFound):
             job = await self._jobs.cancel(job.id)
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, JobNotFound):  # another client may delete it
             async with asyncio.timeout(_CANCEL_SECONDS):
                 async for _ in self._jobs.follow_events(job.id, job.last_event):
                     pass
