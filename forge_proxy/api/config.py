@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_settings import NoDecode
 
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.validation import split_list
 
 _KEY = re.compile(r"[!#-&(-+\--~]+")
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
@@ -44,11 +45,6 @@ def _check_origin(origin: str) -> str:
     return origin.lower().removesuffix("/")
 
 
-def _split(value: object) -> object:
-    """Split a list from an environment variable at commas and spaces; an empty variable is an empty list."""
-    return [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value
-
-
 class ServerConfig(BaseModel):
     """The listening address, access control, request limits and streaming."""
 
@@ -61,7 +57,7 @@ class ServerConfig(BaseModel):
     )
     port: int = Field(default=8081, ge=0, le=65535, description="Port to listen on; 0 picks a free port and logs it.")
     api_keys: Annotated[
-        tuple[Annotated[SecretStr, AfterValidator(_check_secret)], ...], NoDecode, BeforeValidator(_split)
+        tuple[Annotated[SecretStr, AfterValidator(_check_secret)], ...], NoDecode, BeforeValidator(split_list)
     ] = Field(default=(), description="API keys; clients must send one of them. Default: no key required.")
     api_keys_file: Path | None = Field(
         default=None,
@@ -69,7 +65,7 @@ class ServerConfig(BaseModel):
         "the client in records.",
     )
     admin_keys: Annotated[
-        tuple[Annotated[SecretStr, AfterValidator(_check_secret)], ...], NoDecode, BeforeValidator(_split)
+        tuple[Annotated[SecretStr, AfterValidator(_check_secret)], ...], NoDecode, BeforeValidator(split_list)
     ] = Field(
         default=(),
         description="Keys of the admin API; `api_keys` are then not accepted there. Default: `api_keys` are accepted,"
@@ -86,12 +82,12 @@ class ServerConfig(BaseModel):
         description="Allow a publicly reachable address without API keys, if something else restricts access.",
     )
     allowed_hosts: Annotated[
-        tuple[Annotated[str, AfterValidator(_check_host)], ...], NoDecode, BeforeValidator(_split)
+        tuple[Annotated[str, AfterValidator(_check_host)], ...], NoDecode, BeforeValidator(split_list)
     ] = Field(
         default=(), description="Host names, besides localhost and IP addresses, under which clients reach the daemon."
     )
     allowed_origins: Annotated[
-        tuple[Annotated[str, AfterValidator(_check_origin)], ...], NoDecode, BeforeValidator(_split)
+        tuple[Annotated[str, AfterValidator(_check_origin)], ...], NoDecode, BeforeValidator(split_list)
     ] = Field(default=(), description="Origins of web pages that may use the daemon from a browser.")
     max_body_mb: float = Field(
         default=64, gt=0, description="Largest request body, images included, in megabytes of 1,048,576 bytes."

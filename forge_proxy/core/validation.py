@@ -129,3 +129,8 @@ def _existing_path(parts: Sequence[str | int], value: object) -> FieldPath:
             continue
         path.append(str(part))
     return tuple(path)
+
+
+def split_list(value: object) -> object:
+    """Split a list from an environment variable at commas and spaces; an empty variable is an empty list."""
+    return [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value

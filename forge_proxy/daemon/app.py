@@ -143,7 +143,7 @@ async def build(
     memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
     async with (
         assemble(settings, observe, memory) as parts,
-        shared_database(store_url(settings)) as database,
+        shared_database(store_url(settings), is_shared=settings.jobs.scheduler == "temporal") as database,
         build_jobs(
             settings, parts.engine, observe, database, responses := build_response_storage(settings, database), memory
         ) as services,

@@ -23,8 +23,9 @@ if TYPE_CHECKING:  # importing SQLAlchemy and Alembic takes most of a second
 class SharedDatabase:
     """Opens the database at a URL once. A failed attempt is repeated by the next caller."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, is_shared: bool = False) -> None:
         self._url = url
+        self._is_shared = is_shared
         self._opening: asyncio.Task[Database] | None = None
 
     async def get(self) -> Database:
@@ -42,13 +43,13 @@ class SharedDatabase:
 
     async def _open(self) -> Database:
         module = await asyncio.to_thread(import_module, "forge_proxy.store.database")
-        return await module.open_database(self._url)
+        return await module.open_database(self._url, is_shared=self._is_shared)
 
 
 @asynccontextmanager
-async def shared_database(url: str) -> AsyncGenerator[SharedDatabase]:
-    """Close the database at the end."""
-    database = SharedDatabase(url)
+async def shared_database(url: str, *, is_shared: bool = False) -> AsyncGenerator[SharedDatabase]:
+    """Close the database at the end. `is_shared`: whether other daemons may use it at the same time."""
+    database = SharedDatabase(url, is_shared=is_shared)
     try:
         yield database
     finally:

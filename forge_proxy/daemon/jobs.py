@@ -21,14 +21,14 @@ from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jobs.records import StoredJob
 from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.daemon.database import SharedDatabase
+from forge_proxy.daemon.scheduling import FEED_SECONDS, build_scheduler
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import RunNotResumable, RunStatusChanged
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.ports import Observer
 from forge_proxy.jobs.kinds import JobKinds
-from forge_proxy.jobs.local_scheduler import LocalScheduler
 from forge_proxy.jobs.phases import PhaseDeps
-from forge_proxy.jobs.ports import JobScheduler, JobStore
+from forge_proxy.jobs.ports import JobStore
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.settings import Settings
@@ -69,11 +69,12 @@ async def build_jobs(
     memory: MemoryBudget,
 ) -> AsyncGenerator[JobServices]:
     """Build the job services of a daemon. At the end, jobs stop at their current step."""
+    is_shared = settings.jobs.scheduler == "temporal"
 
     @asynccontextmanager
     async def open_store() -> AsyncGenerator[JobStore]:
         opened = await database.get()
-        yield import_module("forge_proxy.store.jobs").JobRepository(opened)
+        yield import_module("forge_proxy.store.jobs").JobRepository(opened, has_outbox=is_shared)
 
     def report_stranded(run_id: str, error: Exception) -> None:
         if isinstance(error, ForgeError):
@@ -93,16 +94,16 @@ async def build_jobs(
         phases = PhaseDeps(
             JobKinds(RunHandler(deps), ResponseHandler(engine, responses, memory)), time.time, report_stranded
         )
-        writers = JobWriters(open_store, time.time)
-        scheduler: JobScheduler = LocalScheduler(
-            writers, phases, {"runs": settings.runs.max_running, QUEUE: _MAX_RESPONSES}
-        )
+        writers = JobWriters(open_store, time.time, is_shared=is_shared)
+        queues = {"runs": lambda: settings.runs.max_running, QUEUE: lambda: _MAX_RESPONSES}
+        scheduler = build_scheduler(settings.jobs, writers, phases, queues, database)
 
         def report_status(job: StoredJob) -> None:
             if job.kind == RunHandler.kind:
                 observe(_status_event(job))
 
-        jobs = Jobs(writers, scheduler, phases, report_status)
+        poll_seconds = FEED_SECONDS if is_shared else None
+        jobs = Jobs(writers, scheduler, phases, report_status, poll_seconds=poll_seconds)
         closing.push_async_callback(jobs.close)
         yield JobServices(jobs, Runs(jobs, deps, time.time), BackgroundResponses(jobs, responses))
 

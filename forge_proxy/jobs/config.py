@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic_settings import NoDecode
 
 from forge_proxy.core.background import DailyHours
+from forge_proxy.core.validation import split_list
+from forge_proxy.jobs.temporal_config import TemporalConfig
+
+QueueName: TypeAlias = Literal["runs", "responses", "tasks", "lines", "checks"]
+"""The queues of all kinds of jobs."""
 
 
 class JobsConfig(BaseModel):
@@ -27,6 +35,17 @@ class JobsConfig(BaseModel):
     hours: str | None = Field(
         default=None,
         description="Local time in which background requests may start, such as `22:00-07:00`. Default: always.",
+    )
+
+    scheduler: Literal["local", "temporal"] = Field(
+        default="local",
+        description="What schedules jobs. local: this daemon, which alone uses the database. temporal: a Temporal"
+        " server (extra `temporal`); several daemons then share a PostgreSQL database.",
+    )
+    temporal: TemporalConfig = Field(default_factory=TemporalConfig)
+    serve_queues: Annotated[tuple[QueueName, ...] | None, NoDecode, BeforeValidator(split_list)] = Field(
+        default=None,
+        description="Queues whose phases this daemon runs, with `jobs.scheduler: temporal`. Default: all.",
     )
 
     @field_validator("hours")

@@ -29,3 +29,21 @@ def refuse_unusable(settings: Settings) -> None:
     KeyRing(settings.server)  # reads the key files
     if (settings.store.url or "").startswith(POSTGRES) and find_spec("asyncpg") is None:
         raise SettingsError("store.url: PostgreSQL needs a driver: pip install 'forge-proxy[postgres]'")
+    _refuse_temporal(settings)
+
+
+def _refuse_temporal(settings: Settings) -> None:
+    jobs = settings.jobs
+    if jobs.scheduler != "temporal":
+        return
+    if not (settings.store.url or "").startswith(POSTGRES):
+        raise SettingsError(
+            f"jobs.scheduler: temporal needs a PostgreSQL database; set store.url to {POSTGRES}://user@host/name"
+        )
+    if find_spec("temporalio") is None:
+        raise SettingsError("jobs.scheduler: temporal needs a package: pip install 'forge-proxy[temporal]'")
+    key_file = jobs.temporal.api_key_file
+    if key_file is not None and not jobs.temporal.tls:
+        raise SettingsError("jobs.temporal.api_key_file: an API key needs TLS; set jobs.temporal.tls to true")
+    if key_file is not None and not key_file.is_file():
+        raise SettingsError(f"jobs.temporal.api_key_file: file not found: {key_file}")

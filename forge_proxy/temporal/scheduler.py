@@ -27,6 +27,8 @@ from forge_proxy.temporal.workflow import CONTROL_QUEUE, JobWorkflow
 _RETRY_SECONDS = 1.0
 _STICKY = timedelta(seconds=2)
 """How long a workflow waits for the daemon that has it in its cache, before any daemon may continue it."""
+_POLLS = 1
+"""Of each worker. Temporal may give a phase to each poll of a stopped daemon, until heartbeats are missing."""
 _HEARTBEATS = timedelta(seconds=1)
 """The interval in which heartbeats are sent, and cancellations received."""
 
@@ -37,10 +39,11 @@ class TemporalPlace:
 
     connect: Callable[[], Awaitable[Client]]
     queue_prefix: str
-    queues: Mapping[str, int]
+    queues: Mapping[str, Callable[[], int]]
     """The queues that this daemon works on, with the number of phases that it runs at a time."""
     report_unavailable: Callable[[str], None]
     """Called with the reason when the server becomes unavailable."""
+    report_connected: Callable[[], None]
 
 
 class TemporalScheduler:
@@ -87,7 +90,7 @@ class TemporalScheduler:
     def status(self) -> SchedulerStatus:
         """See the port. Only phases of this daemon are counted; those that wait are known to Temporal only."""
         running, prefix = self._activities.running, self._place.queue_prefix
-        queues = {name: QueueStatus(running[prefix + name], 0, limit) for name, limit in self._place.queues.items()}
+        queues = {name: QueueStatus(running[prefix + name], 0, limit()) for name, limit in self._place.queues.items()}
         return SchedulerStatus("temporal", queues)
 
     async def close(self) -> None:
@@ -109,9 +112,10 @@ class TemporalScheduler:
                 client = await self._place.connect()
                 reported = ""
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._relay_messages(client))
                     for worker in self._build_workers(client):
                         group.create_task(worker.run())
+                    group.create_task(self._relay_messages(client))
+                    self._place.report_connected()
             except* (RuntimeError, RPCError, OSError) as errors:
                 reason = str(errors.exceptions[0])
                 if reason != reported:
@@ -138,11 +142,16 @@ class TemporalScheduler:
             # The sandbox would import each module again; the workflow is one small module that is tested by replay.
             workflow_runner=UnsandboxedWorkflowRunner(),
             sticky_queue_schedule_to_start_timeout=_STICKY,
+            max_concurrent_workflow_task_polls=2, max_concurrent_activity_task_polls=_POLLS,
         )  # fmt: skip
-        return [control, *(self._build_worker(client, prefix + name, n) for name, n in self._place.queues.items())]
+        return [
+            control,
+            *(self._build_worker(client, prefix + name, limit()) for name, limit in self._place.queues.items()),
+        ]
 
     def _build_worker(self, client: Client, task_queue: str, limit: int) -> Worker:
         return Worker(
-            client, task_queue=task_queue, activities=[self._activities.run_phase], max_concurrent_activities=limit,
+            client, task_queue=task_queue, activities=[self._activities.run_phase],
+            max_concurrent_activities=limit, max_concurrent_activity_task_polls=_POLLS,
             max_heartbeat_throttle_interval=_HEARTBEATS, default_heartbeat_throttle_interval=_HEARTBEATS,
         )  # fmt: skip

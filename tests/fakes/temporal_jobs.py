@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from temporalio.client import Client
 
@@ -40,8 +41,13 @@ async def temporal_world(
 
     deps = PhaseDeps(JobKinds(kind), time.time, lambda job_id, error: reports.append((job_id, error)))
     writers = JobWriters(open_store, time.time, is_shared=True)
+    served = {"tests": 4} if queues is None else queues
     place = TemporalPlace(
-        lambda: Client.connect(address), PREFIX, {"tests": 4} if queues is None else queues, lambda reason: None
+        lambda: Client.connect(address),
+        PREFIX,
+        {name: partial(int, limit) for name, limit in served.items()},
+        lambda reason: None,
+        lambda: None,
     )
     jobs = Jobs(writers, TemporalScheduler(writers, deps, open_outbox, place), deps, poll_seconds=0.2)
     await jobs.resume()

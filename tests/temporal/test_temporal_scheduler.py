@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import time
+from base64 import b64decode
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
+from temporalio.client import Client
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from forge_proxy.core.jobs.actions import Finished, NewJob, NextAction, RunPhase, StartChildren, Wait
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
 from forge_proxy.core.jobs.records import NewEvent
 from forge_proxy.jobs.cancellation import run_cancellable
 from forge_proxy.jobs.writer import JobWriter
+from forge_proxy.temporal.workflow import JobWorkflow
 from tests.fakes.job_kind import SECOND, JobWorld, ScriptedKind
 from tests.fakes.postgres import Postgres, postgres
 from tests.fakes.temporal_jobs import temporal_world
 from tests.fakes.temporal_server import TemporalServer, temporal_server
 
 pytestmark = pytest.mark.temporal
+HISTORIES = Path(__file__).parent / "histories"
 
 
 @pytest.fixture(scope="module")
@@ -239,3 +247,38 @@ async def test_d3_a_daemon_runs_only_phases_of_the_queues_that_it_serves(
         await world.until(job_id, "completed")
 
     assert (general.ran, special.ran) == ([f"{job_id}/first"], [f"{job_id}/second"])
+
+
+async def test_d3_histories_have_no_large_payload_and_are_replayed(
+    server: TemporalServer, database: Postgres, job_id: str
+) -> None:
+    """With FORGE_RECORD_HISTORIES, the histories are stored for `test_replay.py`."""
+
+    async def start(writer: JobWriter) -> NextAction:
+        return StartChildren(tuple(NewJob(f"{job_id}.{n}", "test", "t", "{}") for n in range(3)), SECOND)
+
+    async def wait(writer: JobWriter) -> NextAction:
+        return Wait(time.time() + 0.1, RunPhase("third", "tests", timeout=60.0))
+
+    kind = ScriptedKind(
+        {f"{job_id}/first": start, "second": wait, "third": await_wake, "first": finish, f"{job_id}.2/first": hang}
+    )
+    kind.phases = {**kind.phases, f"{job_id}/third": finish}
+    async with temporal_world(database.url, server.address, kind) as world:
+        await world.submit(job_id)
+        await world.until(job_id, "waiting")
+        await world.until(f"{job_id}.2", "running")
+        await world.jobs.cancel(f"{job_id}.2")
+        await world.until(job_id, "completed")
+        client = await Client.connect(server.address)
+        histories = [await client.get_workflow_handle(name).fetch_history() for name in (job_id, f"{job_id}.2")]
+
+    replayer = Replayer(workflows=[JobWorkflow], workflow_runner=UnsandboxedWorkflowRunner())
+    for number, history in enumerate(histories):
+        await replayer.replay_workflow(history)
+        payloads = [b64decode(data) for data in re.findall(r'"data":\s*"([^"]*)"', history.to_json())]
+        assert payloads
+        assert max(map(len, payloads)) < 4096
+        if os.environ.get("FORGE_RECORD_HISTORIES"):
+            name = ("children_wait", "cancelled")[number]
+            (HISTORIES / f"{name}.json").write_text(history.to_json())
