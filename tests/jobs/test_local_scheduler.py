@@ -211,3 +211,27 @@ async def test_a_phase_that_fails_is_run_again_as_often_as_it_may(
     assert attempts == 3
     assert "secret" not in str(failed)
     assert [str(error) for _, error in world.reports] == ["secret"] * 3
+
+
+def ignore(before: StoredJob, after: StoredJob) -> None:
+    pass
+
+
+async def test_a_state_in_parts_is_read_again_after_it_has_grown_and_shrunk(store: OwnedJobRepository) -> None:
+    long = "".join(f"step {number} " for number in range(30_000))
+    states = [long[:150_000], long, long[:100_000]]
+    read: list[str] = []
+
+    async def write_next(writer: JobWriter) -> NextAction:
+        if writer.state in states:
+            read.append((await JobWriter.open(await store.get("job_1"), store, ignore, lambda: 0.0)).state)
+        if len(read) == len(states):
+            return Finished()
+        writer.stage(state=states[len(read)])
+        return SECOND
+
+    async with job_world(store, ScriptedKind({"first": write_next, "second": write_next})) as world:
+        await world.submit("job_1")
+        await world.until("job_1", "completed")
+
+    assert read == states

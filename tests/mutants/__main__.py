@@ -20,6 +20,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,10 +38,10 @@ FIRST = {
     "core/compaction": ("core/compaction", "engine/test_fitting.py"),
     "core/stream.py": ("core/test_stream.py",),
     "core/budget.py": ("core/test_budget.py", "engine/test_budgets.py"),
-    "core/jobs": ("jobs", "workflows/runs"),
-    "jobs": ("jobs", "workflows/runs"),
+    "core/jobs": ("core/jobs", "jobs", "workflows/runs"),
+    "jobs": ("core/jobs", "jobs", "workflows/runs"),
     "core/requests": ("core/requests",),
-    "engine/request_recorder.py": ("api/test_request_records.py",),
+    "engine/request_recorder.py": ("engine/test_request_recorder.py", "api/test_request_records.py"),
     "wire/multipart.py": ("wire/test_multipart.py",),
     "api/conversations.py": ("api/test_conversations.py",),
 }
@@ -56,10 +57,10 @@ TURNS = {
 """How the mutants are divided among the parts: roughly by size."""
 FOLDERS = {
     "core": ("core", "engine", "fuzz"),
-    "jobs": ("jobs", "workflows/runs", "contracts/test_store.py", "api/admin/test_runs.py"),
+    "jobs": ("core/jobs", "jobs", "workflows/runs", "contracts/test_store.py", "api/admin/test_runs.py"),
     "requests": (
-        "core/requests", "wire/test_multipart.py", "api/test_request_records.py", "api/test_conversations.py",
-        "api/test_relay.py", "contracts/test_conversation_store.py",
+        "core/requests", "engine/test_request_recorder.py", "wire/test_multipart.py", "api/test_request_records.py",
+        "api/test_conversations.py", "api/test_relay.py", "contracts/test_conversation_store.py",
     ),
 }  # fmt: skip
 """The tests that run for the mutants of these parts."""
@@ -124,14 +125,21 @@ class Mutating:
         reading, writing = os.pipe()
         if (pid := os.fork()) == 0:
             resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
-            mutant.install()
-            os.write(writing, self._first_failure(_ordered(mutant.part, items)).encode())
+            try:
+                mutant.install()
+                os.write(writing, self._first_failure(_ordered(mutant.part, items)).encode())
+            except BaseException:  # noqa: BLE001  a fork never returns from here
+                traceback.print_exc()
+                os._exit(1)
             os._exit(0)
         os.close(writing)
         with os.fdopen(reading) as pipe:
             failed = pipe.read()
-        if os.waitpid(pid, 0)[1]:
+        status = os.waitpid(pid, 0)[1]
+        if os.WIFSIGNALED(status):
             return "killed by CPU time"
+        if status:
+            return "not run: an error of this program"
         return f"killed by {_cell(failed)}" if failed else "survived"
 
     def _first_failure(self, items: Sequence[pytest.Item]) -> str:

@@ -26,7 +26,10 @@ class Mutation:
     after: str
 
     def apply(self, source: bytes) -> bytes:
-        return source[: self.start] + self.after.encode() + source[self.end :]
+        """Return the changed source. Its lines keep their numbers, also after an expression of several lines."""
+        lines = self.before.count("\n") - self.after.count("\n")
+        after = "".join(("(", self.after, "\n" * lines, ")")) if lines else self.after
+        return source[: self.start] + after.encode() + source[self.end :]
 
 
 def find_mutations(source: bytes) -> list[Mutation]:
@@ -46,6 +49,12 @@ class _Finder(ast.NodeVisitor):
             self._lines.append(self._lines[-1] + len(line))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._visit_body(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._visit_body(node)
+
+    def _visit_body(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._depth += 1
         for statement in node.body:
             self.visit(statement)
