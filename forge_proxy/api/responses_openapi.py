@@ -46,7 +46,7 @@ SCHEMAS: dict[str, Any] = {
         conversation={"type": ["string", "object", "null"], "description": "A conversation to continue or to begin."},
         background={
             "type": "boolean",
-            "description": "Whether the request is stored and answered later, whatever becomes of the connection.",
+            "description": "Whether the request is stored and answered later, even if the connection is lost.",
         },
     ),
     "Response": object_schema(

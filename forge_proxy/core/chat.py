@@ -87,7 +87,7 @@ class ChatRequest:
     is_large: bool = False
     """Whether the body is large enough to be serialized in slices."""
     is_converted: bool = False
-    """Whether `body` was converted from another client API: the response is then encoded anew, never forwarded."""
+    """Whether `body` was converted from another client API: the response is then encoded again, never forwarded."""
     is_assembled: bool = False
     """Whether the client's API repeats a streamed response as a whole at its end. Its size is then limited."""
     is_retried_here: bool = False

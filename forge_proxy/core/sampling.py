@@ -14,7 +14,7 @@ Value = Literal["temperature", "top_p", "top_k", "min_p", "repeat_penalty"]
 
 
 def read_switch(value: object) -> object:
-    """Convert the booleans that YAML makes of the words on and off."""
+    """Convert the booleans that YAML parses from on and off."""
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 

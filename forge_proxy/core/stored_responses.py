@@ -15,7 +15,7 @@ _MAX_QUOTED = 80
 
 
 def charge_nothing(_: int) -> None:
-    """Charge nobody."""
+    """Charge no memory budget."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 _MAX_SECONDS = 600.0
-"""A timer does not follow a changed system clock, so it is set anew after this time at the latest."""
+"""A timer does not follow a changed system clock, so it is set again after this time at the latest."""
 
 
 class WakeTimer:

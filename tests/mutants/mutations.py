@@ -97,7 +97,8 @@ class _Finder(ast.NodeVisitor):
 
     def _text(self, node: ast.expr) -> str:
         start, end = self._span(node)
-        return self._source[start:end].decode()
+        text = self._source[start:end].decode()
+        return f"({text})" if isinstance(node, ast.NamedExpr) else text
 
     def _span(self, node: ast.expr) -> tuple[int, int]:
         assert node.end_lineno is not None

@@ -29,7 +29,7 @@ class EventPages:
     """Collects the events of one response and stores them.
 
     Once a page is stored, clients may have seen a part of the answer: a daemon that is started again then runs
-    `interrupted` instead of having the model answer anew.
+    `interrupted` instead of requesting another response from the model.
     """
 
     def __init__(self, writer: JobWriter, first: int, interrupted: RunPhase) -> None:

@@ -43,7 +43,7 @@ class Correction:
     is_effective: bool = False
     """Whether the client has sent the result of the call, and it was no error."""
     is_wasted: bool = False
-    """Whether the model returned to the text that was retried: the work in between was of no use."""
+    """Whether the model returned to the text that was retried: the work in between was ineffective."""
 
     def is_about(self, text: str) -> bool:
         """Whether the text is the one that was retried, possibly worded differently."""

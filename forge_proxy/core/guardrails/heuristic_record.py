@@ -52,5 +52,5 @@ class HeuristicRecord:
         return replace(self, effective=min(self.effective + 1, self.corrections))
 
     def with_wasted_work(self) -> HeuristicRecord:
-        """Return the statistics after the work of an effective correction turned out to be of no use."""
+        """Return the statistics after the work of an effective correction turned out to be ineffective."""
         return replace(self, effective=max(self.effective - 1, 0))

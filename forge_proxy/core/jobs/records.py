@@ -66,7 +66,7 @@ class StoredJob(JobHead):
 
 
 OutboxSignal: TypeAlias = Literal["start", "wake", "cancel"]
-"""What another scheduler has to be told about a job."""
+"""What another scheduler has to learn about a job."""
 
 
 @dataclass(frozen=True, slots=True)

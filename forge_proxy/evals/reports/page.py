@@ -38,7 +38,7 @@ _WORD, _LONG, _COLUMN = ' class="word"', ' class="word long"', ' scope="col"'
 
 
 _SCORES = (
-    "A run scores when it comes to its terminal tool with the right arguments. The bars hold the true rate with 95 % "
+    "A run scores when it reaches its terminal tool with the right arguments. The bars hold the true rate with 95 % "
     "confidence (Wilson)."
 )
 _AGAINST = (

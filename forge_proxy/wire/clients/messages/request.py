@@ -134,7 +134,7 @@ def _drop_rest(body: JsonObject, dropped: DroppedParts) -> None:
 def _anthropic_fields(body: JsonObject, attribution: list[Json]) -> dict[str, Json]:
     out: dict[str, Json] = {key: body[key] for key in _ANTHROPIC if body.get(key) is not None}
     marked = any(has_cache_marks(body.get(key)) for key in ("system", "tools", "messages"))
-    if marked:  # the service then caches up to the last block, wherever the client's marks are
+    if marked:  # the service then caches up to the last block, wherever the client set its breakpoints
         out.setdefault("cache_control", _EPHEMERAL)
     if attribution:
         out["system"] = attribution
