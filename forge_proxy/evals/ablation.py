@@ -121,6 +121,12 @@ _ALL = (
     Ablation("no_repeats", "retries of repeated calls", repeats=False, surfaces=_PROXY),
     Ablation("no_early_end", "retries of early ends", early_end=False, surfaces=_PROXY),
     Ablation("no_constrain", "constrained retries", settings={"constrain_retries": "never"}, surfaces=_PROXY),
+    Ablation(
+        "answer_grounding",
+        "nothing; final answers are compared with the results of tools as well",
+        settings={"answer_grounding": "retry"},
+        surfaces=_PROXY,
+    ),
     Ablation("always_constrain", "unconstrained retries", settings={"constrain_retries": "always"}, surfaces=_PROXY),
 )
 PRESETS: Mapping[str, Ablation] = {one.name: one for one in _ALL}

@@ -72,5 +72,7 @@ def _reason_for(fault: Fault) -> str:
             return "a call that was already answered"
         case Fault.EARLY_END:
             return "a final answer before the tools that the user asked for were called"
+        case Fault.UNGROUNDED_ANSWER:
+            return "a final answer that does not agree with the results of tools"
         case _:
             assert_never(fault)

@@ -13,6 +13,7 @@ _ATTACHMENT = re.compile(
     r"<(system[-_]reminder|environment[-_](?:details|context)|reminder)\b[^>]{0,100}>.*?</\1>\s*", re.DOTALL
 )
 """What agents add to a user message, or send in one of their own: it does not come from the user."""
+_ANNOUNCES = re.compile(r"\b(?:i['’]?ll|i will|i need to|i['’]?m going to|let me|let us|let['’]?s)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ def read_content(content: Json) -> str:
         return content
     parts = content if is_list(content) else ()
     return "\n".join(text for part in parts if is_object(part) and isinstance(text := part.get("text"), str))
+
+
+def announces_call(text: str) -> bool:
+    """Whether a text of the model announces a call, such as `I'll look`."""
+    return bool(_ANNOUNCES.search(text))
 
 
 def read_calls(listed: Json) -> Iterator[tuple[str, str, str]]:

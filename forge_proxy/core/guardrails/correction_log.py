@@ -12,7 +12,7 @@ from itertools import islice
 
 from cachetools import FIFOCache
 
-from forge_proxy.core.guardrails.conversation import read_content
+from forge_proxy.core.guardrails.conversation import announces_call, read_content
 from forge_proxy.core.guardrails.heuristics import Heuristic
 from forge_proxy.core.jsontypes import JsonObject
 
@@ -27,8 +27,6 @@ _ALIKE = 0.6
 """The share of common words from which two texts are the same answer, worded differently."""
 _MIN_WORDS = 3
 _WORD = re.compile(r"\w+")
-_ANNOUNCES = re.compile(r"\b(?:i['’]?ll|i will|i need to|i['’]?m going to|let me|let us|let['’]?s)\b", re.IGNORECASE)
-"""An announcement of a call. Some models write the same one before each call, and each retry is of use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +44,14 @@ class Correction:
     """Whether the model returned to the text that was retried: the work in between was ineffective."""
 
     def is_about(self, text: str) -> bool:
-        """Whether the text is the one that was retried, possibly worded differently."""
+        """Whether the text is the one that was retried, possibly worded differently.
+
+        Announcements are not: some models write the same one before each call, and each retry is of use.
+        """
         words = read_words(text)
         common = len(words & self.words)
         is_alike = common >= _MIN_WORDS and common >= _ALIKE * len(words | self.words)
-        return is_alike and not _ANNOUNCES.search(text)
+        return is_alike and not announces_call(text)
 
 
 class CorrectionLog:

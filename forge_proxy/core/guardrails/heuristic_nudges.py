@@ -1,7 +1,8 @@
-"""Corrections of valid responses that are probably wrong: a repeated call, and a final answer that comes too early."""
+"""Corrections of valid responses that are probably wrong: repeated calls, and answers that are early or made up."""
 
 from __future__ import annotations
 
+from forge_proxy.core.guardrails.answer_grounding import UngroundedAnswer
 from forge_proxy.core.guardrails.early_end import Unfinished
 from forge_proxy.core.guardrails.repeated_calls import RepeatedCall
 from forge_proxy.core.guardrails.turn import Turn
@@ -9,6 +10,8 @@ from forge_proxy.core.messages import Message, MessageType, ToolCall
 
 MAX_QUOTED = 600
 """Characters of a result that are quoted: the whole is in the conversation."""
+MAX_NAMED = 5
+"""Values of an answer that a correction names."""
 
 
 def correct_repeated_call(
@@ -33,6 +36,23 @@ def correct_early_end(
     else:
         first = f"No tool has returned a result yet. First call one of: {', '.join(_working_names(turn))}."
     correction = f"[StepEnforcementError] {what} comes too early. {first} If no call can help, answer again."
+    return _answer_and_correction(response, calls, correction)
+
+
+def correct_ungrounded_answer(
+    response: str, calls: tuple[ToolCall, ...], ungrounded: UngroundedAnswer
+) -> tuple[Message, ...]:
+    """Return the final answer, as text or as the calls that make it, and its correction."""
+    what = calls[0].tool if calls else "Your answer"
+    fault = "does not contain the result"
+    if ungrounded.values:
+        fault = f"names {', '.join(ungrounded.values[:MAX_NAMED])}, which is not in the result"
+    # Small models repeat their answer if more words follow the result.
+    correction = f"[UngroundedAnswer] {what} {fault}: {_quote(ungrounded.result)}"
+    return _answer_and_correction(response, calls, correction)
+
+
+def _answer_and_correction(response: str, calls: tuple[ToolCall, ...], correction: str) -> tuple[Message, ...]:
     if not calls:
         return (
             Message.of(MessageType.TEXT_RESPONSE, response),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from forge_proxy.core.guardrails.case import Case, join_text, select_readable
 from forge_proxy.core.guardrails.extraction import Extraction, extract
+from forge_proxy.core.guardrails.judge_answer import check_answer
 from forge_proxy.core.guardrails.judge_calls import judge_calls
 from forge_proxy.core.guardrails.judge_heuristics import assess_end
 from forge_proxy.core.guardrails.judge_text import give_up_cut, judge_loop, judge_text
@@ -54,8 +55,12 @@ def _judge(turn: Turn, reply: Reply, sent_text: str, extraction: Extraction, loo
             return give_up_cut(case, message)
         if reply.calls and not is_cut and reply.finish == "length":  # the message was complete at the limit
             case = replace(case, reply=replace(reply, finish="stop"))
-        assessment = assess_end(case, message, _with_ids(turn, made))
-        return assessment.retry or assessment.accept(case.accept(join_text(sent_text, extraction.text, message), ()))
+        made = _with_ids(turn, made)
+        assessment = assess_end(case, message, made)
+        checked = assessment.retry or check_answer(case, message, made)
+        if isinstance(checked, Retry):
+            return checked
+        return assessment.accept(case.accept(join_text(sent_text, extraction.text, message), (), checked))
     return judge_text(case)
 
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from forge_proxy.core.errors import ToolCallInvalid
+from forge_proxy.core.guardrails.answer_grounding import read_answer
 from forge_proxy.core.guardrails.case import Case, join_text, render_call, select_deliverable
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.grounding import find_ungrounded
+from forge_proxy.core.guardrails.judge_answer import check_answer
 from forge_proxy.core.guardrails.judge_heuristics import assess_end, assess_repeat
 from forge_proxy.core.guardrails.nudges import Problem, correct_calls, correct_text
 from forge_proxy.core.guardrails.repeats import find_repeats
@@ -55,6 +57,11 @@ def judge_calls(case: Case, message: str | None) -> Verdict:
             )
         is_end = all(turn.is_terminal(call.tool) for call in valid)
         assessment = assess_end(case, extraction.text, valid) if is_end else assess_repeat(case, valid)
+        if is_end and assessment.retry is None:
+            checked = check_answer(case, read_answer(valid), valid)
+            if isinstance(checked, Retry):
+                return checked
+            interventions += checked
         text = join_text(case.sent_text, extraction.text, message)
         return assessment.retry or assessment.accept(case.accept(text, tuple(valid), tuple(interventions)))
     retry = case.retry(problems[0].fault, _corrections(turn, extraction, tuple(problems)), problems[0])

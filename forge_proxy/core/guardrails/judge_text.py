@@ -7,10 +7,11 @@ from dataclasses import replace
 from forge_proxy.core.errors import EmptyAnswer, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.case import MAX_QUOTED, Case, join_text, render_call
 from forge_proxy.core.guardrails.cut import LOOP_NOTICE, render_cut_notice
+from forge_proxy.core.guardrails.judge_answer import check_answer, select_text
 from forge_proxy.core.guardrails.judge_heuristics import NOTHING, assess_end
 from forge_proxy.core.guardrails.nudges import correct_text
 from forge_proxy.core.guardrails.turn import Fault, Outcome
-from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Intervention, Verdict
+from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Intervention, Retry, Verdict
 from forge_proxy.core.messages import Message
 from forge_proxy.core.stream import Reply
 
@@ -44,7 +45,11 @@ def judge_text(case: Case) -> Verdict:
         retry = case.retry(Fault.TEXT, correct_text(turn, Fault.TEXT, text))
         if retry:
             return retry
-    answer = assessment.accept(case.accept(turn.first_text or text, ())).answer
+    delivered = select_text(turn, text)
+    checked = () if turn.ends_with_call else check_answer(case, delivered)
+    if isinstance(checked, Retry):
+        return checked
+    answer = assessment.accept(case.accept(delivered, (), checked)).answer
     return Accept(replace(answer, is_plain_text=True))
 
 

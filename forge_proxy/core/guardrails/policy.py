@@ -129,7 +129,16 @@ class GuardPolicy(RenamedFields):
             " them in `x-forge-interventions`, or retry once."
         ),
     )
-
+    answer_grounding: Annotated[
+        Literal["off", "report", "retry"],
+        BeforeValidator(read_switch, json_schema_input_type=Literal["off", "report", "retry", False]),
+    ] = Field(
+        default="off",
+        description=(
+            "Final answers with codes or long numbers that appear nowhere in the conversation, or with nothing of the"
+            " latest result: ignore, report them in `x-forge-interventions`, or retry, at most twice."
+        ),
+    )
     on_repeat: Literal["auto", "retry", "accept"] = Field(
         default="auto",
         description=(

@@ -210,9 +210,11 @@ class StreamGate:
         return "".join(text), "".join(text_reasoning)
 
     def _may_end_now(self) -> bool:
-        """Whether a final answer may be sent now. It is buffered if the user asked for tools that were not called."""
+        """Whether a final answer may be sent now. It is buffered if the user asked for tools that were not called, or
+        if it is compared with the results of tools.
+        """
         if self._may_end is None:
-            self._may_end = self._turn.find_unfinished() is None
+            self._may_end = self._turn.find_unfinished() is None and not self._turn.may_correct_answer
         return self._may_end
 
     def _count(self, text: str) -> None:

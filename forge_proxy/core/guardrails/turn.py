@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.fast_dataclass import fast_dataclass
+from forge_proxy.core.guardrails.answer_grounding import has_results
 from forge_proxy.core.guardrails.early_end import Unfinished, find_unfinished
 from forge_proxy.core.guardrails.heuristics import NO_HEURISTICS, ActiveHeuristics, Heuristic
 from forge_proxy.core.guardrails.policy import GuardPolicy
@@ -50,8 +51,12 @@ class Fault(StrEnum):
     """A call that was already answered since the user's last message."""
     EARLY_END = "early_end"
     """A final answer before the tools that the user asked for were called."""
+    UNGROUNDED_ANSWER = "ungrounded_answer"
+    """A final answer that does not agree with the results of tools."""
 
 
+MAX_GROUNDING_RETRIES = 2
+"""Retries of a final answer that does not agree with the results. Source: docs/decisions/0042-grounded-answers.md."""
 INVALID_CALL = frozenset(
     {
         Fault.UNKNOWN_TOOL,
@@ -249,6 +254,13 @@ class Turn:
         if Heuristic.EARLY_END not in active or Fault.EARLY_END in self.faults or self.retries_left == 0:
             return None
         return find_unfinished(self.messages, self.tools, self.terminal_names)
+
+    @property
+    def may_correct_answer(self) -> bool:
+        """Whether a final answer is retried if it does not agree with the results of tools."""
+        if self.policy.answer_grounding != "retry" or self.retries_left == 0:
+            return False
+        return self.faults.count(Fault.UNGROUNDED_ANSWER) < MAX_GROUNDING_RETRIES and has_results(self.messages)
 
     @property
     def may_retry_text(self) -> bool:
