@@ -35,6 +35,12 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 """Words before the beginning of a sentence."""
+_THANKS = re.compile(
+    r"\W*(?:many thanks|thanks|thank you|thx|cheers)(?: a lot| so much| very much)? (?:for|to)\b"
+    r"|\W*(?:excellent|fine|good|nice|very good|well done)[,.!]+ (?:the|this|that|my|our|your|it)\b(?![^?]*\?)",
+    re.IGNORECASE,
+)
+"""What a whole sentence is a remark after: `Thank you for the report.`, `Good, the report is done.`"""
 _QUESTION_OF_CONCEPT = _phrases(
     "how do/does/did/can/could/should/would/to/come",
     "why",
@@ -103,6 +109,8 @@ def find_requests(text: str) -> Iterator[str]:
 
 def _asks(sentence: str) -> bool:
     """Whether a sentence asks for something: it is a request, a question of facts, or begins like a command."""
+    if _THANKS.match(sentence):
+        return False
     lead = _LEAD.match(sentence)
     begin = lead.end() if lead else 0
     if begin == len(sentence) or _QUESTION_OF_CONCEPT.match(sentence, begin):
