@@ -81,6 +81,7 @@ NOT_MET_BY_PROGRAMS = (
     "forge_proxy.api.access_denied",
     "forge_proxy.cli",  # printed by the commands
     "forge_proxy.core.store_errors",  # of runs, as below
+    "forge_proxy.core.requests",
     "forge_proxy.core.files",  # answered over HTTP, as the next ones
     "forge_proxy.core.stored_responses",
     "forge_proxy.evals",

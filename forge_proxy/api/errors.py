@@ -52,6 +52,7 @@ from forge_proxy.core.errors import (
 )
 from forge_proxy.core.files import FileTooLarge, RangeNotSatisfiable, StoredFileNotFound
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadable
+from forge_proxy.core.requests.stored import RequestNotStored
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.stored_responses import (
@@ -108,6 +109,7 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     AdminDisabled: (403, "invalid_request_error", "admin_closed"),
     NotManaged: (409, "invalid_request_error", "backend_not_managed"),
     WrongSettings: (400, "invalid_request_error", "wrong_settings"),
+    RequestNotStored: (404, "invalid_request_error", "request_not_found"),
     RunNotFound: (404, "invalid_request_error", "run_not_found"),
     RunConflict: (409, "invalid_request_error", "run_conflict"),
     RunNotReadable: (409, "invalid_request_error", "run_not_readable"),

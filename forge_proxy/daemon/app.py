@@ -25,6 +25,7 @@ from forge_proxy.daemon.database import build_files, build_response_storage, sha
 from forge_proxy.daemon.jobs import JobServices, build_jobs, resume, store_url
 from forge_proxy.daemon.metrics import build_metrics
 from forge_proxy.daemon.reload import LiveSettings
+from forge_proxy.daemon.requests import StoredRequests, store_requests
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Observer
@@ -147,6 +148,7 @@ async def build(
         build_jobs(
             settings, parts.engine, observe, database, responses := build_response_storage(settings, database), memory
         ) as services,
+        store_requests(settings, database, parts.engine.models, listeners, log) as stored,
     ):
         url = parts.choice.url
         if url is not None and await leads_to(url, listener):
@@ -159,7 +161,7 @@ async def build(
         live = LiveSettings(settings, read, parts.engine, keys)
         metrics = build_metrics(parts)
         listeners.add(metrics)
-        admin = _admin_services(parts, live, services.runs, memory, metrics)
+        admin = _admin_services(parts, live, services.runs, memory, metrics, stored)
         files = build_files(settings, database)
         app = create_app(
             parts.engine,
@@ -186,7 +188,12 @@ def log_backend(choice: SelectedBackend, settings: Settings, log: FilteringBound
 
 
 def _admin_services(
-    parts: EngineAssembly, live: LiveSettings, runs: Runs, memory: MemoryBudget, metrics: DaemonMetrics
+    parts: EngineAssembly,
+    live: LiveSettings,
+    runs: Runs,
+    memory: MemoryBudget,
+    metrics: DaemonMetrics,
+    stored: StoredRequests | None,
 ) -> AdminServices:
     choice = parts.choice
     unmanaged = "" if parts.control else f"the {choice.kind} at {parts.backend.url} was started elsewhere"
@@ -201,6 +208,7 @@ def _admin_services(
         control=parts.control,
         runs=runs,
         metrics=metrics,
+        stored=stored,
     )
 
 

@@ -83,6 +83,10 @@ class Models:
             return self._catalog.resolve(name) is not None
         return name in self._names or name == self._default
 
+    def cached_card(self, name: str) -> ModelCard | None:
+        """Return a model of the latest list by its name; None if the list does not have it."""
+        return next((card for card in self._cards if name in _names(card)), None)
+
     @property
     def first_known(self) -> str | None:
         """The model for requests without one, as far as it is known without a request to the backend."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forge_proxy.evals.rates import Rate
+from forge_proxy.core.rates import Rate
 from forge_proxy.evals.record import RunRecord
 
 

@@ -26,7 +26,7 @@ def _check_url(url: str | None) -> str | None:
 
 
 class StoreConfig(BaseModel):
-    """Where runs and responses are stored."""
+    """Where runs, responses and the records of requests are stored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,6 +47,19 @@ class StoreConfig(BaseModel):
         ge=1,
         le=3650,
         description="Days after which a stored response is deleted, counted from the last response that continues it.",
+    )
+
+    requests: bool = Field(
+        default=True,
+        description="Store a record of each request: times, token counts, faults of its attempts, and how it ended."
+        " It contains no prompt and no response.",
+    )
+    request_days: int = Field(default=30, ge=1, le=3650, description="Days after which a record is deleted.")
+    max_requests: int = Field(
+        default=1_000_000, ge=1000, le=100_000_000, description="Records that are kept; the oldest are deleted."
+    )
+    ledger_days: int = Field(
+        default=365, ge=1, le=3650, description="Days after which the counts of the reliability ledger are deleted."
     )
 
     def url_in(self, folder: Path) -> str:

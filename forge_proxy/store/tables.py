@@ -18,6 +18,8 @@ from sqlalchemy import (
 )
 
 METADATA = MetaData()
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite numbers rows by itself only in a column of type INTEGER, which has 64 bits there."""
 
 JOBS = Table(
     "jobs",
@@ -145,4 +147,85 @@ FILE_BLOCKS = Table(
     Column("file_id", String(64), ForeignKey("files.id", ondelete="CASCADE"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("data", LargeBinary, nullable=False),
+)
+
+REQUESTS = Table(
+    "requests",
+    METADATA,
+    Column("number", _NUMBER, primary_key=True),
+    Column("request_id", String(128), nullable=False),
+    Column("ended_at", Double, nullable=False),
+    Column("surface", String(64), nullable=False),
+    Column("client", String(64), nullable=False),
+    Column("program", String(96), nullable=False),
+    Column("model", Text),
+    Column("served", Text),
+    Column("quantization", String(32), nullable=False),
+    Column("is_streamed", Boolean, nullable=False),
+    Column("tools", Integer, nullable=False),
+    Column("result", String(16), nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("queued", Double, nullable=False),
+    Column("first_output", Double),
+    Column("backend_seconds", Double, nullable=False),
+    Column("details", Text, nullable=False),
+    Index("requests_by_request_id", "request_id"),
+    Index("requests_by_end", "ended_at"),
+    Index("requests_by_result", "result", "number"),
+    Index("requests_by_model", "served", "number"),
+    Index("requests_by_surface", "surface", "number"),
+    Index("requests_by_client", "client", "number"),
+)
+
+REQUEST_FAULTS = Table(
+    "request_faults",
+    METADATA,
+    Column("fault", String(32), primary_key=True),
+    Column("number", _NUMBER, ForeignKey("requests.number", ondelete="CASCADE"), primary_key=True),
+    Index("request_faults_by_request", "number"),
+)
+
+LEDGER = Table(
+    "ledger",
+    METADATA,
+    Column("hour", Integer, primary_key=True, autoincrement=False),
+    Column("model", String(256), primary_key=True),
+    Column("quantization", String(32), primary_key=True),
+    Column("tool", String(96), primary_key=True),
+    Column("fault", String(32), primary_key=True),
+    Column("calls", Integer, nullable=False),
+    Column("clean", Integer, nullable=False),
+    Column("repaired", Integer, nullable=False),
+    Column("retried", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("seconds", Double, nullable=False),
+)
+
+REQUEST_HOURS = Table(
+    "request_hours",
+    METADATA,
+    Column("hour", Integer, primary_key=True, autoincrement=False),
+    Column("model", String(256), primary_key=True),
+    Column("quantization", String(32), primary_key=True),
+    Column("requests", Integer, nullable=False),
+    Column("clean", Integer, nullable=False),
+    Column("repaired", Integer, nullable=False),
+    Column("retried", Integer, nullable=False),
+    Column("exhausted", Integer, nullable=False),
+    Column("errors", Integer, nullable=False),
+    Column("abandoned", Integer, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("retry_tokens", BigInteger, nullable=False),
+    Column("retry_seconds", Double, nullable=False),
+)
+
+DURATIONS = Table(
+    "request_durations",
+    METADATA,
+    Column("hour", Integer, primary_key=True, autoincrement=False),
+    Column("model", String(256), primary_key=True),
+    Column("measure", String(16), primary_key=True),
+    Column("bucket", Integer, primary_key=True, autoincrement=False),
+    Column("count", Integer, nullable=False),
 )

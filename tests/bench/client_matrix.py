@@ -14,9 +14,9 @@ from pathlib import Path
 
 from forge_proxy.cli.evals.run import quick_settings
 from forge_proxy.cli.evals.run_all import EvalPlan, EvaluatedModel, run_models
+from forge_proxy.core.rates import PairedRuns
 from forge_proxy.evals.ablation import PRESETS, select_presets
 from forge_proxy.evals.clients import ClientKind
-from forge_proxy.evals.rates import PairedRuns
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.reports.comparison import compare_runs, format_points, format_span
 from forge_proxy.evals.reports.lines import ReportLine, build_lines

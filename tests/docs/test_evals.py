@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from forge_proxy.cli.app import app
 from forge_proxy.cli.evals.batch import BUILT_IN, find_models, read_batch
+from forge_proxy.core.rates import Rate
 from forge_proxy.evals.ablation import PRESETS
-from forge_proxy.evals.rates import Rate
 from forge_proxy.evals.reports.table import format_interval
 from tests.evals.records import record, unfinished
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from forge_proxy.core.rates import Rate
 from forge_proxy.evals.metrics import Price, compute_metrics
-from forge_proxy.evals.rates import Rate
 from tests.evals.records import record, unfinished
 
 

@@ -15,10 +15,12 @@ from forge_proxy.api.admin.compaction import CompactionEndpoints
 from forge_proxy.api.admin.former_names import FormerName
 from forge_proxy.api.admin.guardrails import GuardrailEndpoints
 from forge_proxy.api.admin.heuristics import HeuristicEndpoints
+from forge_proxy.api.admin.ledger import LedgerEndpoints
+from forge_proxy.api.admin.requests import RequestEndpoints
 from forge_proxy.api.admin.retries import RetryEndpoints
 from forge_proxy.api.admin.runs import RunEndpoints
 from forge_proxy.api.admin.sampling import SamplingEndpoints
-from forge_proxy.api.admin.services import AdminServices
+from forge_proxy.api.admin.services import AdminServices, RequestSource
 from forge_proxy.api.admin.settings import SettingsEndpoints
 from forge_proxy.api.admin.status import StatusEndpoints
 from forge_proxy.api.admin.strict import StrictRoute
@@ -41,7 +43,7 @@ _NOT_MANAGED = error_responses(**{
 })  # fmt: skip
 _NO_MODEL = error_responses(**{"404": "No such model."})
 _NOT_SWITCHED = error_responses(**{"502": "The budget could not be switched; nothing was changed."})
-_NO_STORE = error_responses(**{"503": "The store of runs is unavailable."})
+_NO_STORE = error_responses(**{"503": "The store is unavailable."})
 _CONFLICT = error_responses(**{
     "409": "The state of the run does not allow it, or another version wrote the run; nothing was changed.",
 })  # fmt: skip
@@ -100,6 +102,8 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     add("DELETE", "/retries/{name:path}", retries.forget, "Reset the statistics of retries of one model", _NO_MODEL)
     add("GET", "/config", settings.read, "Show the settings")
     add("POST", "/reload", settings.reload, "Reload the settings", _NOT_SWITCHED)
+    if parts.stored is not None:
+        _add_requests(add, parts.stored)
     if parts.runs is not None:
         _add_runs(add, RunEndpoints(parts.runs, keepalive_seconds))
 
@@ -108,6 +112,14 @@ def _add_text_responses(add: Callable[..., None], path: str, text_responses: Tex
     add("GET", path, text_responses.read, "Show the statistics of plain-text responses")
     add("DELETE", path, text_responses.forget_all, "Reset the statistics")
     add("DELETE", f"{path}/{{name:path}}", text_responses.forget, "Reset the statistics of one model", _NO_MODEL)
+
+
+def _add_requests(add: Callable[..., None], stored: RequestSource) -> None:
+    requests, ledger = RequestEndpoints(stored.requests), LedgerEndpoints(stored.ledger)
+    unknown = error_responses(**{"404": "No such request."})
+    add("GET", "/requests", requests.list, "List the finished requests", _NO_STORE)
+    add("GET", "/requests/{request}", requests.read, "Show a finished request", {**_NO_STORE, **unknown})
+    add("GET", "/ledger", ledger.read, "Show the reliability ledger", _NO_STORE)
 
 
 def _add_runs(add: Callable[..., None], runs: RunEndpoints) -> None:

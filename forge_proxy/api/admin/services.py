@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
+from forge_proxy.api.admin.ledger import LedgerReader
 from forge_proxy.api.admin.ports import BackendControl, LiveConfiguration, NotManaged
+from forge_proxy.api.admin.requests import RequestReader
 from forge_proxy.api.metrics import MetricsSource
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MemoryBudget
@@ -21,6 +24,18 @@ class BackendSelection:
     unmanaged: str = ""
 
 
+class RequestSource(Protocol):
+    """The stored requests. Both methods raise `StoreUnavailable`."""
+
+    async def requests(self) -> RequestReader:
+        """Return the stored requests."""
+        ...
+
+    async def ledger(self) -> LedgerReader:
+        """Return the reliability ledger."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class AdminServices:
     """The parts. Without a `control` the model server is not managed; without another part its routes do not exist."""
@@ -35,6 +50,7 @@ class AdminServices:
     control: BackendControl | None = None
     runs: Runs | None = None
     metrics: MetricsSource | None = None
+    stored: RequestSource | None = None
 
     @property
     def managed(self) -> BackendControl:

@@ -17,9 +17,9 @@ from forge_proxy.cli.evals.session import open_session
 from forge_proxy.cli.formatting import show_rows
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.rates import PairedRuns
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.evals.ablation import select_presets, select_surfaces
-from forge_proxy.evals.rates import PairedRuns
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.reports.lines import build_lines
 from forge_proxy.evals.reports.table import list_report, text_report

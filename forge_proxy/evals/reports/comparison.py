@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from forge_proxy.evals.rates import Interval, PairedRuns, Rate
+from forge_proxy.core.rates import Interval, PairedRuns, Rate
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.reports.table import format_percent, format_table
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from forge_proxy._version import __version__
-from forge_proxy.evals.rates import Rate
+from forge_proxy.core.rates import Rate
 from forge_proxy.evals.reports.ablation_effect import compute_effects
 from forge_proxy.evals.reports.lines import ReportLine, list_scenarios
 from forge_proxy.evals.reports.markdown import EFFECT_HEAD, effect_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge_proxy.evals.rates import Rate
+from forge_proxy.core.rates import Rate
 from forge_proxy.evals.reports.lines import ReportLine, list_scenarios
 
 _SUMMARY = (

@@ -6,7 +6,7 @@ from math import comb
 
 import pytest
 
-from forge_proxy.evals.rates import PairedRuns, Rate
+from forge_proxy.core.rates import PairedRuns, Rate
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,174 @@
+"""`/admin/v1/ledger`: what went wrong per model and tool, what became of it, and what the guardrails were worth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from typing import Annotated, Protocol
+
+from fastapi import Query
+from pydantic import BaseModel, Field
+
+from forge_proxy.core.rates import Rate
+from forge_proxy.core.requests.ledger import LedgerCounts, RequestCounts
+from forge_proxy.core.requests.stored import DURATION_BOUNDS, DurationClass, LedgerRow, RequestHour
+from forge_proxy.core.requests.worth import describe_worth
+
+_DAY = 86400.0
+
+
+class LedgerReader(Protocol):
+    """The stored counts. `since` and `until` are seconds since 1970. Every method raises `StoreUnavailable`."""
+
+    async def calls(self, since: float, until: float, model: str | None) -> Sequence[LedgerRow]:
+        """Return the counts of each model, tool and fault, added up over the hours that overlap the period."""
+        ...
+
+    async def hours(self, since: float, until: float, model: str | None) -> Sequence[RequestHour]:
+        """Return how the requests of each hour ended, oldest first."""
+        ...
+
+    async def durations(self, since: float, until: float, model: str | None) -> Sequence[DurationClass]:
+        """Return the durations of requests by classes."""
+        ...
+
+
+class RateInfo(BaseModel):
+    """A proportion from 0 to 1 with its 95 % interval. Null without observations."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class LedgerRowInfo(BaseModel):
+    """What happened to the calls of one tool with one fault."""
+
+    model: str
+    quantization: str
+    tool: str = Field(description="Empty for responses without a call, `(unknown)` for names that the model invented.")
+    fault: str = Field(description="Empty for calls that were valid as the model wrote them.")
+    calls: int
+    clean: int
+    repaired: int = Field(description="Recovered without a retry.")
+    retried: int = Field(description="Attempts after which a retry led to a valid response.")
+    failed: int = Field(description="Attempts whose request did not end with a valid response.")
+    tokens: int = Field(description="Tokens of the attempts that were retried.")
+    seconds: float = Field(description="Time that the model server took for those attempts.")
+    share: RateInfo = Field(description="Share of this fault among all calls of this tool and model.")
+
+
+class RequestCountsInfo(BaseModel):
+    """How requests ended."""
+
+    requests: int = Field(description="All requests, those without tools included.")
+    clean: int = Field(description="Valid at the first attempt, as the model wrote it.")
+    repaired: int = Field(description="Valid after a call was recovered or repaired without a retry.")
+    retried: int = Field(description="Valid after one or more retries.")
+    exhausted: int = Field(description="Not valid after the last retry.")
+    errors: int
+    abandoned: int = Field(description="The client disconnected.")
+    tokens: int
+    retry_tokens: int
+    retry_seconds: float
+
+
+class LedgerHourInfo(RequestCountsInfo):
+    """How the requests of one hour and model ended."""
+
+    starts_at: int = Field(description="Seconds since 1970.")
+    model: str
+    quantization: str
+
+
+class DurationClassInfo(BaseModel):
+    """How many requests had a duration of one class."""
+
+    model: str
+    measure: str = Field(description="`total`, or `first_output`: until the first piece of the response.")
+    up_to: float | None = Field(description="Upper bound in seconds; null for the last class.")
+    count: int
+
+
+class LedgerInfo(BaseModel):
+    """The ledger of a period."""
+
+    since: float
+    until: float
+    summary: str = Field(description="One sentence: what the guardrails were worth.")
+    requests: RequestCountsInfo
+    valid_without: RateInfo = Field(description="Share of the judged requests that were valid as the model wrote them.")
+    valid_with: RateInfo = Field(description="Share of the judged requests that ended with a valid response.")
+    rows: list[LedgerRowInfo]
+    hours: list[LedgerHourInfo]
+    durations: list[DurationClassInfo]
+
+
+class LedgerEndpoints:
+    """The endpoint of `/ledger`."""
+
+    def __init__(
+        self, open_ledger: Callable[[], Awaitable[LedgerReader]], wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self._open = open_ledger
+        self._wall_clock = wall_clock
+
+    async def read(
+        self,
+        since: Annotated[float | None, Query(ge=0, description="Default: seven days ago.")] = None,
+        until: Annotated[float | None, Query(ge=0, description="Default: now.")] = None,
+        model: Annotated[str | None, Query(max_length=256, description="Only this model.")] = None,
+    ) -> LedgerInfo:
+        """Show the ledger of the hours that overlap a period. Times are seconds since 1970."""
+        until = self._wall_clock() if until is None else until
+        since = max(0.0, until - 7 * _DAY) if since is None else since
+        model = model if model is None or model.isprintable() else ""
+        ledger = await self._open()
+        hours = await ledger.hours(since, until, model)
+        rows, durations = await ledger.calls(since, until, model), await ledger.durations(since, until, model)
+        total = sum((hour.counts for hour in hours), RequestCounts())
+        return LedgerInfo(
+            since=since,
+            until=until,
+            summary=describe_worth(total, until - since),
+            requests=RequestCountsInfo.model_validate(asdict(total)),
+            valid_without=_to_rate(total.clean, total.judged),
+            valid_with=_to_rate(total.clean + total.recovered, total.judged),
+            rows=_to_rows(rows),
+            hours=[_to_hour(hour) for hour in hours],
+            durations=[_to_class(one) for one in durations],
+        )
+
+
+def _to_rows(rows: Sequence[LedgerRow]) -> list[LedgerRowInfo]:
+    totals: dict[tuple[str, str, str], LedgerCounts] = {}
+    for row in rows:
+        of_tool = (row.key.model, row.key.quantization, row.key.tool)
+        totals[of_tool] = totals.get(of_tool, LedgerCounts()) + row.counts
+    ordered = sorted(rows, key=lambda row: (row.key.model, row.key.quantization, row.key.tool, row.key.fault))
+    return [
+        LedgerRowInfo(
+            **asdict(row.key),
+            **asdict(row.counts),
+            share=_to_rate(row.counts.calls, totals[row.key.model, row.key.quantization, row.key.tool].calls),
+        )
+        for row in ordered
+    ]
+
+
+def _to_hour(hour: RequestHour) -> LedgerHourInfo:
+    return LedgerHourInfo(
+        starts_at=hour.starts_at, model=hour.model, quantization=hour.quantization, **asdict(hour.counts)
+    )
+
+
+def _to_class(one: DurationClass) -> DurationClassInfo:
+    bound = DURATION_BOUNDS[one.bucket] if one.bucket < len(DURATION_BOUNDS) else None
+    return DurationClassInfo(model=one.model, measure=one.measure, up_to=bound, count=one.count)
+
+
+def _to_rate(hits: int, total: int) -> RateInfo:
+    rate = Rate(hits, total)
+    interval = rate.interval
+    return RateInfo(value=rate.value, low=interval.low if interval else None, high=interval.high if interval else None)

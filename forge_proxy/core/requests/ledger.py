@@ -1,0 +1,168 @@
+"""The reliability ledger: what went wrong per model and tool, and what became of it.
+
+Each delivered call counts once. A call that was valid as the model wrote it has no fault. A call that was recovered
+without a retry has the fault `call_in_text` or `repairable_arguments`. Each attempt that was retried counts under its
+own fault: `retried` if the request ended with a valid response, else `failed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from forge_proxy.core.guardrails.turn import Fault, Outcome
+from forge_proxy.core.requests.records import AttemptRecord, CallRecord, RequestRecord
+
+NO_FAULT = ""
+CALL_IN_TEXT = "call_in_text"
+"""The call was in the text of the response and was recovered."""
+REPAIRABLE_ARGUMENTS = "repairable_arguments"
+"""The arguments of the call were invalid, and there was only one possible repair."""
+UNKNOWN_TOOL = "(unknown)"
+"""The tool of a call whose name the model invented: each name would be a row of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerKey:
+    """A row of the ledger. `tool` is empty for a response without a call, `fault` for a valid call."""
+
+    model: str
+    quantization: str
+    tool: str
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCounts:
+    """The counts of a row."""
+
+    calls: int = 0
+    """Calls, or responses without one, that had this fault."""
+    clean: int = 0
+    """Calls that were valid as the model wrote them."""
+    repaired: int = 0
+    """Calls that were recovered without a retry."""
+    retried: int = 0
+    """Attempts after which a retry led to a valid response."""
+    failed: int = 0
+    """Attempts whose request did not end with a valid response."""
+    tokens: int = 0
+    """Tokens of the attempts that were retried, prompt and completion."""
+    seconds: float = 0.0
+    """Seconds that the model server took for them."""
+
+    def __add__(self, other: LedgerCounts) -> LedgerCounts:
+        return LedgerCounts(
+            self.calls + other.calls,
+            self.clean + other.clean,
+            self.repaired + other.repaired,
+            self.retried + other.retried,
+            self.failed + other.failed,
+            self.tokens + other.tokens,
+            self.seconds + other.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCounts:
+    """How requests ended. Requests without tools are counted in `requests` only."""
+
+    requests: int = 0
+    clean: int = 0
+    """Valid at the first attempt, as the model wrote it."""
+    repaired: int = 0
+    """Valid after a call was recovered or repaired, without a retry."""
+    retried: int = 0
+    """Valid after one or more retries."""
+    exhausted: int = 0
+    """Not valid after the last retry."""
+    errors: int = 0
+    """Ended in an error."""
+    abandoned: int = 0
+    """The client disconnected."""
+    tokens: int = 0
+    """Tokens of all attempts, prompt and completion."""
+    retry_tokens: int = 0
+    """Tokens of the attempts that were retried."""
+    retry_seconds: float = 0.0
+    """Seconds that the model server took for those attempts."""
+
+    def __add__(self, other: RequestCounts) -> RequestCounts:
+        return RequestCounts(
+            self.requests + other.requests,
+            self.clean + other.clean,
+            self.repaired + other.repaired,
+            self.retried + other.retried,
+            self.exhausted + other.exhausted,
+            self.errors + other.errors,
+            self.abandoned + other.abandoned,
+            self.tokens + other.tokens,
+            self.retry_tokens + other.retry_tokens,
+            self.retry_seconds + other.retry_seconds,
+        )
+
+    @property
+    def judged(self) -> int:
+        """Requests whose response the guardrails judged to the end."""
+        return self.clean + self.repaired + self.retried + self.exhausted
+
+    @property
+    def recovered(self) -> int:
+        """Requests that ended with a valid response only because of the guardrails."""
+        return self.repaired + self.retried
+
+
+_FIELD_OF_RESULT = {
+    "clean": RequestCounts(clean=1),
+    "rescued": RequestCounts(repaired=1),
+    "repaired": RequestCounts(repaired=1),
+    "retried": RequestCounts(retried=1),
+    "exhausted": RequestCounts(exhausted=1),
+    "failed": RequestCounts(errors=1),
+    "abandoned": RequestCounts(abandoned=1),
+}
+_VALID = frozenset({"clean", "rescued", "repaired", "retried"})
+
+
+def count_request(record: RequestRecord) -> RequestCounts:
+    """Return the counts of one request."""
+    retry_seconds = sum(attempt.seconds for attempt in record.attempts if attempt.fault is not None)
+    tokens = RequestCounts(
+        requests=1,
+        tokens=record.tokens.total,
+        retry_tokens=record.retry_tokens,
+        retry_seconds=retry_seconds,
+    )
+    return tokens + _FIELD_OF_RESULT.get(record.result, RequestCounts())
+
+
+def count_calls(record: RequestRecord, model: str, quantization: str) -> dict[LedgerKey, LedgerCounts]:
+    """Return what one request adds to the ledger."""
+    rows: dict[LedgerKey, LedgerCounts] = {}
+    is_valid = record.result in _VALID
+    for tool, fault, counts in (*_delivered(record.calls), *_retried(record.attempts, is_valid=is_valid)):
+        key = LedgerKey(model, quantization, tool, fault)
+        rows[key] = rows.get(key, LedgerCounts()) + counts
+    return rows
+
+
+def _delivered(calls: Iterable[CallRecord]) -> Iterable[tuple[str, str, LedgerCounts]]:
+    for call in calls:
+        match call.outcome:
+            case Outcome.RESCUED:
+                yield call.tool, CALL_IN_TEXT, LedgerCounts(calls=1, repaired=1)
+            case Outcome.REPAIRED:
+                yield call.tool, REPAIRABLE_ARGUMENTS, LedgerCounts(calls=1, repaired=1)
+            case Outcome.EXHAUSTED:
+                continue  # its attempts are counted
+            case _:
+                yield call.tool, NO_FAULT, LedgerCounts(calls=1, clean=1)
+
+
+def _retried(attempts: Iterable[AttemptRecord], *, is_valid: bool) -> Iterable[tuple[str, str, LedgerCounts]]:
+    for attempt in attempts:
+        if attempt.fault is None:
+            continue
+        tool = UNKNOWN_TOOL if attempt.fault == Fault.UNKNOWN_TOOL else attempt.tool
+        spent = LedgerCounts(calls=1, tokens=attempt.tokens.total, seconds=attempt.seconds)
+        yield tool, attempt.fault, spent + LedgerCounts(retried=int(is_valid), failed=int(not is_valid))

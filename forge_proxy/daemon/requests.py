@@ -1,0 +1,79 @@
+"""The stored requests of a daemon: connects the writer and the admin API to the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib import import_module
+
+from structlog.typing import FilteringBoundLogger
+
+from forge_proxy.api.admin.ledger import LedgerReader
+from forge_proxy.api.admin.requests import RequestReader
+from forge_proxy.core.quantization import find_quantization
+from forge_proxy.core.requests.records import RequestRecord
+from forge_proxy.core.requests.stored import RequestRetention
+from forge_proxy.daemon.database import SharedDatabase
+from forge_proxy.engine.models import Models
+from forge_proxy.settings import Settings
+from forge_proxy.telemetry.fan_out import EventFanOut
+from forge_proxy.telemetry.request_metrics import ModelLabels
+from forge_proxy.telemetry.request_writer import RequestStore, RequestWriter
+
+
+class StoredRequests:
+    """Opens the repositories when they are first needed. Implements `api.admin.services.RequestSource`."""
+
+    def __init__(self, database: SharedDatabase) -> None:
+        self._database = database
+
+    async def requests(self) -> RequestReader:
+        """Return the stored requests. Raises `StoreUnavailable`."""
+        opened = await self._database.get()
+        return import_module("forge_proxy.store.requests").RequestRepository(opened)
+
+    async def ledger(self) -> LedgerReader:
+        """Return the ledger. Raises `StoreUnavailable`."""
+        opened = await self._database.get()
+        return import_module("forge_proxy.store.ledger").LedgerRepository(opened)
+
+    async def open_for_writing(self) -> RequestStore:
+        """Return where requests are written. Raises `StoreUnavailable`."""
+        opened = await self._database.get()
+        return import_module("forge_proxy.store.requests").RequestRepository(opened)
+
+
+@asynccontextmanager
+async def store_requests(
+    settings: Settings, database: SharedDatabase, models: Models, listeners: EventFanOut, log: FilteringBoundLogger
+) -> AsyncGenerator[StoredRequests | None]:
+    """Store the requests of a daemon, unless the settings say otherwise, and write the last ones at the end."""
+    store = settings.store
+    if not store.requests:
+        yield None
+        return
+    stored = StoredRequests(database)
+    retention = RequestRetention(store.request_days, store.max_requests, store.ledger_days)
+    writer = RequestWriter(stored.open_for_writing, _ModelDescriptions(models).describe, retention, log)
+    running = asyncio.create_task(writer.run())
+    listeners.add(writer)
+    try:
+        yield stored
+    finally:
+        await asyncio.sleep(0)  # events are observed in the next iteration of the event loop
+        await writer.close(running)
+
+
+class _ModelDescriptions:
+    """Under which model and quantization a request is counted."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+        self._labels = ModelLabels(models.is_known)
+
+    def describe(self, record: RequestRecord) -> tuple[str, str]:
+        name = record.served or record.model or ""
+        card = self._models.cached_card(name)
+        quantization = find_quantization(card.id, card.details) if card else ""
+        return self._labels.label(name), quantization

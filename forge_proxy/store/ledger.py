@@ -1,0 +1,152 @@
+"""Repository of the reliability ledger: counts per hour."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from sqlalchemy import RowMapping, Select, Table, delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from forge_proxy.core.requests.ledger import (
+    LedgerCounts,
+    LedgerKey,
+    RequestCounts,
+    count_calls,
+    count_request,
+)
+from forge_proxy.core.requests.stored import (
+    DURATION_BOUNDS,
+    HOUR,
+    DurationClass,
+    EndedRequest,
+    LedgerRow,
+    RequestHour,
+)
+from forge_proxy.store.database import Database
+from forge_proxy.store.storable import storable
+from forge_proxy.store.tables import DURATIONS, LEDGER, REQUEST_HOURS
+
+_HOURS_PRUNED_AT_ONCE = 24
+_LONGEST_MODEL, _LONGEST_TOOL = 256, 96
+"""Characters, as in the tables."""
+_KEY = ("model", "quantization", "tool", "fault")
+_SECONDS = frozenset({"seconds", "retry_seconds"})
+_COUNTS = tuple(field.name for field in fields(LedgerCounts))
+_REQUEST_COUNTS = tuple(field.name for field in fields(RequestCounts))
+
+
+class LedgerRepository:
+    """`api.admin.ledger.LedgerReader` in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def calls(self, since: float, until: float, model: str | None) -> Sequence[LedgerRow]:
+        """See the port."""
+        keys, sums = [LEDGER.c[name] for name in _KEY], [func.sum(LEDGER.c[name]).label(name) for name in _COUNTS]
+        chosen = select(*keys, *sums).where(*_within(LEDGER, since, until, model)).group_by(*keys)
+        rows = await self._read(chosen)
+        return [LedgerRow(LedgerKey(**_part(row, _KEY)), LedgerCounts(**_numbers(row, _COUNTS))) for row in rows]
+
+    async def hours(self, since: float, until: float, model: str | None) -> Sequence[RequestHour]:
+        """See the port."""
+        table = REQUEST_HOURS
+        ordered = (table.c.hour, table.c.model, table.c.quantization)
+        rows = await self._read(select(table).where(*_within(table, since, until, model)).order_by(*ordered))
+        return [
+            RequestHour(
+                row["hour"] * HOUR,
+                row["model"],
+                row["quantization"],
+                RequestCounts(**_numbers(row, _REQUEST_COUNTS)),
+            )
+            for row in rows
+        ]
+
+    async def durations(self, since: float, until: float, model: str | None) -> Sequence[DurationClass]:
+        """See the port."""
+        keys = (DURATIONS.c.model, DURATIONS.c.measure, DURATIONS.c.bucket)
+        chosen = select(*keys, func.sum(DURATIONS.c.count).label("total"))
+        chosen = chosen.where(*_within(DURATIONS, since, until, model)).group_by(*keys).order_by(*keys)
+        rows = await self._read(chosen)
+        return [DurationClass(row["model"], row["measure"], row["bucket"], int(row["total"])) for row in rows]
+
+    async def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[RowMapping]:
+        async with self._database.read() as connection:
+            return (await connection.execute(query)).mappings().all()
+
+
+def _part(row: RowMapping, names: Sequence[str]) -> dict[str, Any]:
+    return {name: row[name] for name in names}
+
+
+def _numbers(row: RowMapping, names: Sequence[str]) -> dict[str, Any]:
+    """Return counts of a row. PostgreSQL returns sums of integers as decimals."""
+    return {name: float(row[name]) if name in _SECONDS else int(row[name]) for name in names}
+
+
+async def add_to_ledger(connection: AsyncConnection, ended: Sequence[EndedRequest]) -> None:
+    """Add finished requests to the counts of their hours."""
+    calls: dict[tuple[int, LedgerKey], LedgerCounts] = {}
+    hours: dict[tuple[int, str, str], RequestCounts] = {}
+    durations: dict[tuple[int, str, str, int], int] = {}
+    for one in ended:
+        hour, model = int(one.ended_at // HOUR), storable(one.model, _LONGEST_MODEL)
+        for key, counts in count_calls(one.record, model, one.quantization).items():
+            calls[hour, key] = calls.get((hour, key), LedgerCounts()) + counts
+        of_hour = (hour, model, one.quantization)
+        hours[of_hour] = hours.get(of_hour, RequestCounts()) + count_request(one.record)
+        for measure, seconds in (("total", one.record.seconds), ("first_output", one.record.first_output)):
+            if seconds is not None:
+                bucket = (hour, model, measure, bisect_left(DURATION_BOUNDS, seconds))
+                durations[bucket] = durations.get(bucket, 0) + 1
+    by_tool = [
+        {"hour": hour, **asdict(key), "tool": storable(key.tool, _LONGEST_TOOL), **asdict(counts)}
+        for (hour, key), counts in calls.items()
+    ]
+    await _add(connection, LEDGER, by_tool)
+    by_hour = [
+        {"hour": hour, "model": model, "quantization": quantization, **asdict(counts)}
+        for (hour, model, quantization), counts in hours.items()
+    ]
+    await _add(connection, REQUEST_HOURS, by_hour)
+    by_class = [
+        {"hour": hour, "model": model, "measure": measure, "bucket": bucket, "count": count}
+        for (hour, model, measure, bucket), count in durations.items()
+    ]
+    await _add(connection, DURATIONS, by_class)
+
+
+async def prune_ledger(connection: AsyncConnection, before: float) -> bool:
+    """Delete some hours before a time. Returns whether none is left."""
+    last = int(before // HOUR)
+    oldest = (await connection.execute(select(func.min(REQUEST_HOURS.c.hour)))).scalar()
+    if oldest is None or oldest >= last:
+        return True
+    until = min(last, oldest + _HOURS_PRUNED_AT_ONCE)
+    for table in (LEDGER, REQUEST_HOURS, DURATIONS):
+        await connection.execute(delete(table).where(table.c.hour < until))
+    return until == last
+
+
+async def _add(connection: AsyncConnection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows; where a row with the same key exists, add the counts to it."""
+    if not rows:
+        return
+    make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    adding = make(table)
+    keys = [column.name for column in table.primary_key]
+    sums = {column.name: column + adding.excluded[column.name] for column in table.columns if column.name not in keys}
+    # In one order, so that two daemons on one PostgreSQL do not lock each other's rows in a circle.
+    ordered = sorted(rows, key=lambda row: [row[name] for name in keys])
+    await connection.execute(adding.on_conflict_do_update(index_elements=keys, set_=sums), ordered)
+
+
+def _within(table: Table, since: float, until: float, model: str | None) -> list[Any]:
+    """Return the conditions for the hours that overlap a period."""
+    conditions = [table.c.hour >= int(since // HOUR), table.c.hour <= int(until // HOUR)]
+    return conditions if model is None else [*conditions, table.c.model == model]

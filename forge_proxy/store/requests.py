@@ -1,0 +1,169 @@
+"""Repository of finished requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select, delete, func, insert, select
+
+from forge_proxy.core.guardrails.turn import Outcome
+from forge_proxy.core.requests.records import (
+    AttemptRecord,
+    CallRecord,
+    RequestOrigin,
+    RequestRecord,
+    TokenCounts,
+)
+from forge_proxy.core.requests.stored import (
+    EndedRequest,
+    RequestFilter,
+    RequestNotStored,
+    RequestRetention,
+    StoredRequest,
+)
+from forge_proxy.store.database import Database
+from forge_proxy.store.ledger import add_to_ledger, prune_ledger
+from forge_proxy.store.storable import storable
+from forge_proxy.store.tables import REQUEST_FAULTS, REQUESTS
+
+_DAY = 86400
+_PRUNED_AT_ONCE = 500
+"""Requests that one transaction deletes. Other writers wait for it: it has to take milliseconds."""
+_LONGEST_MODEL = 256
+_LONGEST_NUMBER = 18
+"""Digits of a number that fit into 64 bits."""
+
+
+class RequestRepository:
+    """`telemetry.request_writer.RequestStore` and `api.admin.requests.RequestReader` in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, ended: Sequence[EndedRequest]) -> None:
+        """See the port."""
+        async with self._database.write() as connection:
+            adding = insert(REQUESTS).returning(REQUESTS.c.number, sort_by_parameter_order=True)
+            numbers = (await connection.execute(adding, [_to_row(one) for one in ended])).scalars().all()
+            faults = [
+                {"fault": fault, "number": number}
+                for number, one in zip(numbers, ended, strict=True)
+                for fault in sorted(set(one.record.faults))
+            ]
+            if faults:
+                await connection.execute(insert(REQUEST_FAULTS), faults)
+            await add_to_ledger(connection, ended)
+
+    async def list(self, which: RequestFilter, *, before: int | None, limit: int) -> Sequence[StoredRequest]:
+        """See the port."""
+        query = select(REQUESTS).where(*_conditions(which))
+        if which.fault is not None:
+            query = query.join(REQUEST_FAULTS, REQUEST_FAULTS.c.number == REQUESTS.c.number)
+            query = query.where(REQUEST_FAULTS.c.fault == which.fault).order_by(REQUEST_FAULTS.c.number.desc())
+        else:
+            query = query.order_by(REQUESTS.c.number.desc())
+        if before is not None:
+            query = query.where(REQUESTS.c.number < before)
+        async with self._database.read() as connection:
+            return [_to_request(row) for row in await connection.execute(query.limit(limit))]
+
+    async def get(self, request: str) -> StoredRequest:
+        """See the port."""
+        async with self._database.read() as connection:
+            row = (await connection.execute(_by_name(request))).first()
+        if row is None:
+            raise RequestNotStored(request)
+        return _to_request(row)
+
+    async def prune(self, retention: RequestRetention, now: float) -> bool:
+        """See the port."""
+        oldest = now - retention.request_days * _DAY
+        async with self._database.write() as connection:
+            last = (await connection.execute(select(func.max(REQUESTS.c.number)))).scalar() or 0
+            expired = (REQUESTS.c.ended_at < oldest) | (REQUESTS.c.number <= last - retention.max_requests)
+            chosen = select(REQUESTS.c.number).where(expired).order_by(REQUESTS.c.number).limit(_PRUNED_AT_ONCE)
+            deleted = await connection.execute(delete(REQUESTS).where(REQUESTS.c.number.in_(chosen)))
+            is_ledger_pruned = await prune_ledger(connection, now - retention.ledger_days * _DAY)
+        return deleted.rowcount == _PRUNED_AT_ONCE or not is_ledger_pruned
+
+
+def _conditions(which: RequestFilter) -> list[ColumnElement[bool]]:
+    equal = {
+        REQUESTS.c.request_id: which.request_id,
+        REQUESTS.c.result: which.result,
+        REQUESTS.c.served: which.model,
+        REQUESTS.c.surface: which.surface,
+        REQUESTS.c.client: which.client,
+    }
+    conditions = [column == value for column, value in equal.items() if value is not None]
+    if which.since is not None:
+        conditions.append(REQUESTS.c.ended_at >= which.since)
+    if which.until is not None:
+        conditions.append(REQUESTS.c.ended_at < which.until)
+    return conditions
+
+
+def _by_name(request: str) -> Select[Any]:
+    """Return the query for a request by its number, else the latest one with that id."""
+    if request.isdecimal() and request.isascii() and len(request) <= _LONGEST_NUMBER:
+        return select(REQUESTS).where(REQUESTS.c.number == int(request))
+    name = request if request.isprintable() else ""  # PostgreSQL rejects other text with an error of its own
+    return select(REQUESTS).where(REQUESTS.c.request_id == name).order_by(REQUESTS.c.number.desc()).limit(1)
+
+
+def _to_row(ended: EndedRequest) -> dict[str, Any]:
+    record = ended.record
+    details = {
+        "attempts": [asdict(attempt) for attempt in record.attempts],
+        "calls": [{"tool": call.tool, "outcome": call.outcome.value} for call in record.calls],
+        "interventions": record.interventions,
+        "error": record.error,
+    }
+    return {
+        "request_id": record.request_id,
+        "ended_at": ended.ended_at,
+        "surface": storable(record.origin.surface, 64),
+        "client": storable(record.origin.key_label, 64),
+        "program": storable(record.origin.program, 96),
+        "model": None if record.model is None else storable(record.model, _LONGEST_MODEL),
+        "served": None if record.served is None else storable(record.served, _LONGEST_MODEL),
+        "quantization": ended.quantization,
+        "is_streamed": record.is_streamed,
+        "tools": record.tools,
+        "result": record.result,
+        "seconds": record.seconds,
+        "queued": record.queued,
+        "first_output": record.first_output,
+        "backend_seconds": record.backend_seconds,
+        "details": json.dumps(details),
+    }
+
+
+def _to_request(row: Row[Any]) -> StoredRequest:
+    details = json.loads(row.details)
+    record = RequestRecord(
+        row.request_id,
+        RequestOrigin(row.surface, row.client, row.program),
+        row.model,
+        row.served,
+        row.is_streamed,
+        row.tools,
+        row.result,
+        row.seconds,
+        row.queued,
+        row.first_output,
+        row.backend_seconds,
+        tuple(map(_to_attempt, details["attempts"])),
+        tuple(CallRecord(call["tool"], Outcome(call["outcome"])) for call in details["calls"]),
+        tuple(details["interventions"]),
+        details["error"],
+    )
+    return StoredRequest(row.number, row.ended_at, row.quantization, record)
+
+
+def _to_attempt(fields: dict[str, Any]) -> AttemptRecord:
+    tokens = TokenCounts(**fields.pop("tokens"))
+    return AttemptRecord(**fields, tokens=tokens)

@@ -1,0 +1,149 @@
+"""Writes finished requests to the store, after their responses: no request waits for it, and none fails because of it.
+
+Requests wait in memory while the store is locked, full or broken; once there are too many, the oldest are dropped and
+counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from structlog.typing import FilteringBoundLogger
+
+from forge_proxy.core.requests.records import RequestRecord
+from forge_proxy.core.requests.stored import EndedRequest, RequestRetention
+from forge_proxy.core.store_errors import StoreUnavailable
+from forge_proxy.engine.events import Event, RequestAbandoned, RequestAnswered, RequestFailed
+
+_MAX_WAITING = 5000
+"""Requests that wait in memory, each some 2 kB."""
+_BATCH = 500
+"""Requests of one transaction."""
+_INTERVAL = 0.5
+"""Seconds in which requests are collected for one transaction."""
+_MAX_PAUSE = 60.0
+"""Longest pause in seconds after the store was unavailable; the first one is a second."""
+_PRUNE_INTERVAL = 3600.0
+_PRUNE_PAUSE = 0.05
+"""Seconds between two transactions that delete, so that other writers get their turn."""
+_CLOSE_SECONDS = 2.0
+"""How long the end of the daemon waits for the last requests to be written."""
+
+
+class RequestStore(Protocol):
+    """Where requests are stored. Every method raises `StoreUnavailable`."""
+
+    async def add(self, ended: Sequence[EndedRequest]) -> None:
+        """Store requests and add them to the ledger, all of them or none."""
+        ...
+
+    async def prune(self, retention: RequestRetention, now: float) -> bool:
+        """Delete some of what is no longer kept. Returns whether there is more."""
+        ...
+
+
+class RequestWriter:
+    """A listener of events that stores the records of finished requests."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], Awaitable[RequestStore]],
+        describe: Callable[[RequestRecord], tuple[str, str]],
+        retention: RequestRetention,
+        log: FilteringBoundLogger,
+    ) -> None:
+        """`describe` returns the model under which a request is counted, and its quantization."""
+        self._open_store = open_store
+        self._describe = describe
+        self._retention = retention
+        self._log = log
+        self._waiting: deque[EndedRequest] = deque()
+        self._has_work = asyncio.Event()
+        self._is_closing = False
+        self._is_failing = False
+        self._pruned_at = -_PRUNE_INTERVAL
+        self.dropped = 0
+        """Requests that were not stored."""
+
+    def __call__(self, event: Event, /) -> None:
+        """See `engine.ports.Observer`."""
+        if isinstance(event, RequestAnswered | RequestFailed | RequestAbandoned):
+            if len(self._waiting) >= _MAX_WAITING:
+                self._waiting.popleft()
+                self.dropped += 1
+            self._waiting.append(EndedRequest(time.time(), event.record, *self._describe(event.record)))
+            self._has_work.set()
+
+    async def run(self) -> None:
+        """Write until `close` is called and everything is written."""
+        pause = 1.0
+        while not self._is_closing or self._waiting:
+            await self._has_work.wait()
+            if not self._is_closing:
+                await asyncio.sleep(_INTERVAL)
+            try:
+                await self._write()
+            except StoreUnavailable as error:
+                self._report(error)
+                if self._is_closing:
+                    return
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _MAX_PAUSE)
+            else:
+                pause = 1.0
+                await self._prune()
+
+    async def close(self, running: asyncio.Task[None]) -> None:
+        """Write what waits, for two seconds at most, and end `running`, the task of `run`."""
+        self._is_closing = True
+        self._has_work.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await asyncio.wait([running])
+        running.cancel()
+        await asyncio.wait([running])
+        if self._waiting:
+            self._log.warning("requests not stored", count=len(self._waiting), reason="the daemon ends")
+
+    async def _write(self) -> None:
+        """Write all that waits. What is not written stays."""
+        store = await self._open_store()
+        while self._waiting:
+            batch = [self._waiting[at] for at in range(min(_BATCH, len(self._waiting)))]
+            dropped = self.dropped
+            try:
+                await store.add(batch)
+            except StoreUnavailable:
+                raise
+            except Exception:  # noqa: BLE001  # what no database accepts would otherwise block all later requests
+                self._log.exception("requests not stored", count=len(batch))
+                self.dropped += len(batch)
+                dropped += len(batch)
+            for _ in range(len(batch) - (self.dropped - dropped)):  # some may have been dropped meanwhile
+                self._waiting.popleft()
+        self._has_work.clear()
+        if self._is_failing:
+            self._is_failing = False
+            self._log.info("requests stored again", dropped=self.dropped)
+
+    async def _prune(self) -> None:
+        now = time.monotonic()
+        if self._is_closing or now < self._pruned_at + _PRUNE_INTERVAL:
+            return
+        self._pruned_at = now
+        store = await self._open_store()
+        with suppress(StoreUnavailable):  # the next write reports it
+            is_more = True
+            while is_more:
+                is_more = await store.prune(self._retention, time.time())
+                await asyncio.sleep(_PRUNE_PAUSE)
+
+    def _report(self, error: StoreUnavailable) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            self._log.warning("requests not stored", error=error.summary, waiting=len(self._waiting))
