@@ -32,6 +32,8 @@ from forge_proxy.cli.options import (
     read_settings,
     settings_file,
 )
+from forge_proxy.cli.requests import ledger
+from forge_proxy.cli.requests import requests as request_commands
 from forge_proxy.cli.rescue import Finish, InputError
 from forge_proxy.cli.runs import runs as run_commands
 from forge_proxy.cli.stop import stop
@@ -95,6 +97,7 @@ def serve(
 
 
 app.command()(stop)
+app.command()(ledger)
 
 
 @app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -106,6 +109,7 @@ def start() -> None:
 add_admin_commands(app)
 app.add_typer(config_commands)
 app.add_typer(run_commands)
+app.add_typer(request_commands)
 app.add_typer(evals)
 app.command()(connect)
 

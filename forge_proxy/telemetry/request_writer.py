@@ -26,8 +26,10 @@ _BATCH = 500
 """Requests of one transaction."""
 _INTERVAL = 0.5
 """Seconds in which requests are collected for one transaction."""
+_FIRST_PAUSE = 1.0
+"""Seconds until the first attempt after the store was unavailable; each later pause is twice as long."""
 _MAX_PAUSE = 60.0
-"""Longest pause in seconds after the store was unavailable; the first one is a second."""
+"""Longest such pause in seconds."""
 _PRUNE_INTERVAL = 3600.0
 _PRUNE_PAUSE = 0.05
 """Seconds between two transactions that delete, so that other writers get their turn."""
@@ -81,7 +83,7 @@ class RequestWriter:
 
     async def run(self) -> None:
         """Write until `close` is called and everything is written."""
-        pause = 1.0
+        pause = _FIRST_PAUSE
         while not self._is_closing or self._waiting:
             await self._has_work.wait()
             if not self._is_closing:
@@ -95,7 +97,7 @@ class RequestWriter:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _MAX_PAUSE)
             else:
-                pause = 1.0
+                pause = _FIRST_PAUSE
                 await self._prune()
 
     async def close(self, running: asyncio.Task[None]) -> None:
@@ -112,6 +114,8 @@ class RequestWriter:
 
     async def _write(self) -> None:
         """Write all that waits. What is not written stays."""
+        if not self._waiting:  # the daemon ends
+            return
         store = await self._open_store()
         while self._waiting:
             batch = [self._waiting[at] for at in range(min(_BATCH, len(self._waiting)))]

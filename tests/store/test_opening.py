@@ -54,6 +54,11 @@ async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None
         "conversations",
         "files",
         "job_outbox",
+        "ledger",
+        "request_durations",
+        "request_faults",
+        "request_hours",
+        "requests",
         "file_blocks",
         "alembic_version",
     }

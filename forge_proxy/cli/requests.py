@@ -1,0 +1,117 @@
+"""`forge-proxy requests` and `forge-proxy ledger`: what a running daemon has stored about its requests."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Annotated, Any
+
+import typer
+
+from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, inherit_options
+from forge_proxy.cli.formatting import show, show_rows
+from forge_proxy.cli.remote import DEFAULT_URL, AdminClient
+from forge_proxy.cli.request_rows import ledger_table, markdown_table, request_line, request_rows
+from forge_proxy.core.errors import ForgeError
+
+_SECONDS = {"h": 3600, "d": 86400, "w": 604800}
+_PERIOD = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
+
+requests = typer.Typer(name="requests", help="Finished requests that the daemon has stored: list, show.")
+
+
+class InvalidPeriod(ForgeError):
+    """An option that expects a period has another value."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(f"--since {given}: expected a number of hours, days or weeks, such as 24h, 7d or 4w")
+
+
+@requests.callback(invoke_without_command=True)
+def _group(  # pyright: ignore[reportUnusedFunction]
+    context: typer.Context, url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False
+) -> None:
+    context.obj = CommandOptions(url, key, json)
+    if context.invoked_subcommand is None:
+        _list(context.obj, {})
+
+
+@requests.command(name="list")
+def list_requests(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="The largest number of requests.")] = 20,
+    result: Annotated[str | None, typer.Option(help="Only requests that ended like this, such as retried.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only requests to this model.")] = None,
+    fault: Annotated[str | None, typer.Option(help="Only requests of which an attempt had this fault.")] = None,
+    client: Annotated[str | None, typer.Option(help="Only requests with this key label.")] = None,
+    url: OwnUrl = None,
+    key: OwnKey = None,
+    json: AsJson = False,
+) -> None:
+    """List the finished requests, newest first."""
+    chosen = {"limit": limit, "result": result, "model": model, "fault": fault, "client": client}
+    query = {name: value for name, value in chosen.items() if value is not None}
+    _list(inherit_options(context, url, key, json), query)
+
+
+@requests.command(name="show")
+def show_request(
+    context: typer.Context,
+    request: Annotated[str, typer.Argument(metavar="ID", help="The number of a request, or its x-request-id.")],
+    url: OwnUrl = None,
+    key: OwnKey = None,
+    json: AsJson = False,
+) -> None:
+    """Show a finished request with each of its attempts."""
+    from urllib.parse import quote
+
+    options = inherit_options(context, url, key, json)
+    response = options.remote.admin("GET", f"requests/{quote(request, safe='')}")
+    if options.as_json:
+        show(response, as_json=True)
+    else:
+        show_rows(request_rows(response))
+
+
+def ledger(
+    since: Annotated[str, typer.Option(help="The period: hours, days or weeks, such as 24h, 7d or 4w.")] = "7d",
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+    json: AsJson = False,
+) -> None:
+    """Show what went wrong per model and tool, what became of it, and what the guardrails were worth."""
+    query: dict[str, Any] = {"since": max(0.0, time.time() - _read_period(since))}
+    if model is not None:
+        query["model"] = model
+    response = AdminClient(url, key).admin("GET", "ledger", **query)
+    if json:
+        show(response, as_json=True)
+        return
+    print(response["summary"])
+    table = ledger_table(response)
+    if table:
+        print()
+        print("\n".join(markdown_table(table) if markdown else _columns(table)))
+
+
+def _list(options: CommandOptions, query: dict[str, Any]) -> None:
+    response = options.remote.admin("GET", "requests", **query)
+    if options.as_json:
+        show(response, as_json=True)
+    else:
+        show_rows([(str(request["number"]), request_line(request)) for request in response["data"]])
+
+
+def _columns(table: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
+    return ["  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def _read_period(text: str) -> float:
+    """Return the seconds of a period. Raises `InvalidPeriod`."""
+    found = _PERIOD.fullmatch(text)
+    if found is None:
+        raise InvalidPeriod(text)
+    return int(found[1]) * _SECONDS[found[2]]
