@@ -56,6 +56,7 @@ STARTS_PROCESSES = {
     "cli/test_completion.py",
     "cli/test_minimum.py",
     "cli/test_remote.py",
+    "contracts/test_request_store.py",
     "contracts/test_response_store.py",
     "contracts/test_store.py",
     "daemon/test_allocator.py",

@@ -16,6 +16,7 @@ from forge_proxy.api.bodies import LargeBodies
 from forge_proxy.api.chat_completions import CHAT_COMPLETIONS
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.conversations import ConversationEndpoints
+from forge_proxy.api.dashboard import add_dashboard
 from forge_proxy.api.docs import ApiDescription
 from forge_proxy.api.endpoint import EndpointDeps, SurfaceEndpoint
 from forge_proxy.api.error_responses import ErrorEnvelopes
@@ -90,6 +91,7 @@ def create_app(
         FileEndpoints(files).add_routes(app)
     if admin is not None:
         add_admin_routes(app, admin, config.keepalive_seconds)
+        add_dashboard(app)
         if admin.metrics is not None:
             app.add_route(METRICS_PATH, MetricsEndpoint(admin.metrics).show, methods=["GET"])
     health = HealthChecks(backend)

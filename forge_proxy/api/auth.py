@@ -13,11 +13,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forge_proxy.api.access_denied import AccessDenied, AdminDisabled, WrongKey
 from forge_proxy.api.config import ServerConfig, ServerConfigError, check_key
+from forge_proxy.api.dashboard import DASHBOARD_PATHS
 from forge_proxy.api.error_responses import refuse
 from forge_proxy.api.identity import KEY_LABEL
 from forge_proxy.api.origins import is_private
 
-OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"})
+OPEN_PATHS = DASHBOARD_PATHS | {"/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"}
 """Paths that need no key: load balancers and container engines probe them, and browsers show them."""
 METRICS_PATH = "/metrics"
 _ADMINISTRATION = (

@@ -18,6 +18,7 @@ from forge_proxy.engine.ports import Backend
 _LINKS = {
     "/v1/chat/completions": "chat completions; clients need the base URL, which ends with /v1",
     "/v1/models": "the models and their context windows",
+    "/ui": "the dashboard; may ask for an admin key",
     "/docs": "the API documentation",
     "/openapi.json": "the API as an OpenAPI document",
     "/metrics": "metrics for Prometheus; may need an admin key",

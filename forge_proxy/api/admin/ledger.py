@@ -102,7 +102,8 @@ class LedgerInfo(BaseModel):
     valid_with: RateInfo = Field(description="Share of the judged requests that ended with a valid response.")
     rows: list[LedgerRowInfo]
     hours: list[LedgerHourInfo]
-    durations: list[DurationClassInfo]
+    durations: list[DurationClassInfo] = Field(description="Classes without a request are omitted.")
+    duration_bounds: list[float] = Field(description="The upper bounds of all classes but the last.")
 
 
 class LedgerEndpoints:
@@ -138,6 +139,7 @@ class LedgerEndpoints:
             rows=_to_rows(rows),
             hours=[_to_hour(hour) for hour in hours],
             durations=[_to_class(one) for one in durations],
+            duration_bounds=list(DURATION_BOUNDS),
         )
 
 

@@ -1,0 +1,198 @@
+"""The dashboard in a real browser, over a daemon with a real llama.cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import axe_playwright_python  # pyright: ignore[reportMissingTypeStubs]
+import httpx
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.fakes.browser import Complaints, chromium
+from tests.fakes.processes import Process, daemon
+from tests.live.weather import ASK_PARIS, MODEL, TOOLS
+
+AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+VIEWS = ("now", "requests", "requests/1", "ledger", "runs")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
+    folder = tmp_path_factory.mktemp("dashboard")
+    settings = folder / "forge-proxy.yaml"
+    settings.write_text("server: {admin_keys: [sk-admin]}\n")
+    env = {"XDG_STATE_HOME": str(folder)}
+    with daemon("--backend", "embedded", "--config", str(settings), env=env) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser, running: Process) -> Generator[BrowserContext]:
+    opened = browser.new_context(locale="en-GB")
+    opened.add_init_script("sessionStorage.setItem('forge-proxy-key', 'sk-admin')")
+    send(running)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, running: Process) -> Generator[Page]:
+    opened = context.new_page()
+    complaints = Complaints(opened, running.url)
+    yield opened
+    opened.close()
+    assert complaints.found == []
+
+
+def send(running: Process, tool: str = "get_weather") -> None:
+    """Send a request that is answered with a call."""
+    body = {"model": MODEL, "messages": ASK_PARIS, "tools": TOOLS, "temperature": 0}
+    headers = {"user-agent": "aider/0.86", "x-request-id": "from-the-test"}
+    assert httpx.post(f"{running.url}/v1/chat/completions", json=body, headers=headers, timeout=60).is_success
+
+
+def show(page: Page, running: Process, view: str) -> None:
+    page.goto(f"{running.url}/ui/#/{view}")
+    expect(page.get_by_role("status")).to_have_text("Connected")
+
+
+def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, running: Process) -> None:
+    page = browser.new_page()
+    page.goto(f"{running.url}/ui")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("server.admin_keys")
+    page.get_by_label("One of").fill("sk-wrong")
+    page.get_by_role("button", name="Use this key").click()
+    expect(dialog).to_be_visible()
+    page.get_by_label("One of").fill("sk-admin")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("heading", name="Model server")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("heading", name="Model server")).to_be_visible()
+    page.close()
+
+
+def test_a_request_appears_and_is_shown_with_its_attempts(page: Page, running: Process) -> None:
+    show(page, running, "now")
+    rows = page.get_by_role("region", name="The last ten that have ended").get_by_role("row")
+    expect(rows).to_have_count(2)
+    send(running)
+
+    expect(rows).to_have_count(3)
+    rows.nth(1).get_by_role("link").click()
+    expect(page.get_by_role("heading", name="Request 2")).to_be_visible()
+    expect(page.get_by_text("from-the-test")).to_be_visible()
+    expect(page.get_by_role("heading", name="Attempts")).to_be_visible()
+    expect(page.get_by_role("cell", name="1", exact=True)).to_be_visible()
+
+
+def test_filters_are_part_of_the_address(page: Page, running: Process) -> None:
+    show(page, running, "requests")
+    page.get_by_label("fault").fill("grammar")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_text("No request was found.")).to_be_visible()
+
+    page.reload()
+    expect(page.get_by_text("No request was found.")).to_be_visible()
+    expect(page.get_by_label("fault")).to_have_value("grammar")
+    page.get_by_label("fault").fill("")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("link", name="2026")).not_to_have_count(0)
+
+
+def test_the_ledger_has_its_sentence_its_plots_and_its_rows(page: Page, running: Process) -> None:
+    show(page, running, "ledger")
+
+    expect(page.get_by_text("In the last 7 days the guardrails recovered")).to_be_visible()
+    expect(page.get_by_role("img", name="Valid responses over time")).to_be_visible()
+    expect(page.get_by_role("img", name="Requests by duration")).to_have_count(2)
+    expect(page.get_by_role("cell", name="get_weather").first).to_be_visible()
+    page.get_by_role("link", name="24 hours").click()
+    expect(page.get_by_text("In the last 24 hours the guardrails recovered")).to_be_visible()
+
+
+def test_guardrails_and_the_budget_are_switched(page: Page, running: Process) -> None:
+    show(page, running, "now")
+    admin = httpx.Client(base_url=f"{running.url}/admin/v1/", headers={"authorization": "Bearer sk-admin"})
+
+    page.get_by_label("Cut loops").uncheck()
+    expect(page.get_by_label("Cut loops")).not_to_be_checked()
+    page.wait_for_function("() => document.activeElement === document.body")
+    assert admin.get("guardrails").json()["enabled"]["loops"] is False
+    page.get_by_label("Mode").select_option("manual")
+    page.get_by_label("Tokens, for manual").fill("1024")
+    page.get_by_role("button", name="Switch").click()
+    expect(page.get_by_text("1,024", exact=True)).to_be_visible(timeout=30_000)
+    assert admin.get("budget").json()["tokens"] == 1024
+    page.get_by_label("Cut loops").check()
+    expect(page.get_by_label("Cut loops")).to_be_checked()
+    admin.close()
+
+
+def test_the_log_of_the_model_server_is_read_when_it_is_opened(page: Page, running: Process) -> None:
+    show(page, running, "now")
+    page.get_by_text("Log of the model server").click()
+
+    expect(page.locator("pre")).to_contain_text("model loaded")
+
+
+def test_text_of_others_is_shown_as_text(page: Page, running: Process) -> None:
+    hostile = "<img/src=x/onerror=alert(1)>"
+    body = {"model": hostile, "messages": ASK_PARIS, "temperature": 0}
+    assert httpx.post(f"{running.url}/v1/chat/completions", json=body, timeout=60).is_success
+    show(page, running, "requests")
+
+    expect(page.get_by_role("link").first).to_be_visible()
+    assert page.locator("main img").count() == 0
+
+
+def test_the_keyboard_is_enough(page: Page, running: Process) -> None:
+    show(page, running, "now")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Ledger")).to_be_focused()
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_text("In the last 7 days")).to_be_visible()
+    expect(page.get_by_role("link", name="Ledger")).to_have_attribute("aria-current", "page")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_every_view_is_accessible_and_fits(browser: Browser, running: Process, scheme: str, width: int) -> None:
+    context = browser.new_context(
+        color_scheme="dark" if scheme == "dark" else "light", viewport={"width": width, "height": 800}
+    )
+    context.add_init_script("sessionStorage.setItem('forge-proxy-key', 'sk-admin')")
+    page = context.new_page()
+    complaints = Complaints(page, running.url)
+    for view in VIEWS:
+        show(page, running, view)
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        # The page's policy forbids scripts from elsewhere, and axe is one: it is evaluated by the browser itself.
+        page.evaluate(AXE.read_text())
+        results = page.evaluate("axe.run()")
+        assert [one["id"] for one in results["violations"]] == [], (view, results["violations"])
+    context.close()
+    assert complaints.found == []
+
+
+def test_a_daemon_that_has_ended_is_reported(context: BrowserContext, tmp_path: Path) -> None:
+    with daemon("--backend", "embedded", env={"XDG_STATE_HOME": str(tmp_path)}) as process:
+        page = context.new_page()
+        show(page, process, "now")
+        process.stop()
+        expect(page.get_by_role("status")).to_have_text("The daemon does not answer.", timeout=30_000)
+    page.close()
