@@ -51,8 +51,15 @@ function describe(error) {
   return error instanceof ApiError ? error.message : `This page failed: ${error.message}`;
 }
 
+/** Show the version of the daemon, which needs no key. */
+async function showVersion() {
+  const home = await fetch("/", { headers: { accept: "application/json" } });
+  document.getElementById("version").textContent = (await home.json()).version;
+}
+
 addEventListener("hashchange", () => {
   show();
   main.focus();
 });
+showVersion().catch(report);
 show();

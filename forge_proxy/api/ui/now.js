@@ -29,7 +29,6 @@ export async function now({ main, signal, report }) {
           api("status", { signal }),
           api("requests?limit=10", { signal }).catch(() => null),
         ]);
-        document.getElementById("version").textContent = status.version;
         // A card that is being used is not replaced under the fingers of its user.
         if (!cards.contains(document.activeElement)) cards.replaceChildren(...changes(status));
         if (recent) showLatest(latest, recent.data);
