@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 _FOLDER = Path(__file__).parent / "ui"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -29,13 +29,9 @@ DASHBOARD_PATHS = frozenset({"/ui", "/ui/", *(f"/ui/{name}" for name in FILES)})
 
 def add_dashboard(app: FastAPI) -> None:
     """Add the page and its files to the application."""
-    app.add_route("/ui", _redirect, methods=["GET"])
+    app.add_route("/ui", _page, methods=["GET"])
     app.add_route("/ui/", _page, methods=["GET"])
     app.add_route("/ui/{name}", _file, methods=["GET"])
-
-
-async def _redirect(_: Request) -> Response:
-    return RedirectResponse("/ui/")
 
 
 async def _page(_: Request) -> Response:
