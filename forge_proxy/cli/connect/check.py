@@ -55,7 +55,7 @@ def check(client: str, variables: Mapping[str, str]) -> list[tuple[str, str]]:
     return [
         ("configuration", ", ".join(file.path for file in files) or "environment variables"),
         ("request", f"POST {endpoint.url}, model {endpoint.model}, {'with a' if endpoint.key else 'without a'} key"),
-        ("reply", f"{_shown(reply)} ({_tokens(reply)}{time.monotonic() - begun:.1f} s)"),
+        ("reply", f"{_quote_reply(reply)} ({_tokens(reply)}{time.monotonic() - begun:.1f} s)"),
     ]
 
 
@@ -121,7 +121,7 @@ def _advice(client: str, status: int) -> str:
             return ""
 
 
-def _shown(reply: CheckReply) -> str:
+def _quote_reply(reply: CheckReply) -> str:
     text = " ".join(reply.text.split())
     return text[:_SHOWN_CHARACTERS] or "no text, which is normal for a model that reasons first"
 

@@ -41,7 +41,7 @@ def says(field: str, *facts: Fact) -> Check:
     def check(args: JsonObject) -> str | None:
         told = _text_of(args.get(field))
         missing = next((fact for fact in facts if not _stands_in(told, fact)), None)
-        return None if missing is None else f"{field} does not name {_shown(missing)}: {_quoted(args, field)}"
+        return None if missing is None else f"{field} does not name {_format_fact(missing)}: {_quoted(args, field)}"
 
     return check
 
@@ -52,7 +52,7 @@ def never_says(field: str, *facts: Fact) -> Check:
     def check(args: JsonObject) -> str | None:
         told = _text_of(args.get(field))
         found = next((fact for fact in facts if _stands_in(told, fact)), None)
-        return None if found is None else f"{field} names {_shown(found)}, which is wrong: {_quoted(args, field)}"
+        return None if found is None else f"{field} names {_format_fact(found)}, which is wrong: {_quoted(args, field)}"
 
     return check
 
@@ -181,7 +181,7 @@ def _quoted(args: JsonObject, field: str) -> str:
     return repr(told if len(told) <= 160 else f"{told[:160]}…")
 
 
-def _shown(fact: Fact) -> str:
+def _format_fact(fact: Fact) -> str:
     match fact:
         case tuple():
             return " or ".join(fact)

@@ -48,7 +48,7 @@ def decode_tools(
             deferred[function.spec.name] = function
         else:
             offered.append(function)
-    wanted = [*find_named_tools(), *_chosen(body)] if deferred else []
+    wanted = [*find_named_tools(), *_find_chosen_tool(body)] if deferred else []
     return [*offered, *(deferred[name] for name in dict.fromkeys(wanted) if name in deferred)]
 
 
@@ -109,7 +109,7 @@ def _function(tool: JsonObject, at: str, dropped: DroppedParts) -> FunctionTool 
     return FunctionTool(ToolSpec(name, schema, description), {"type": "function", "function": function})
 
 
-def _chosen(body: JsonObject) -> list[str]:
+def _find_chosen_tool(body: JsonObject) -> list[str]:
     choice = body.get("tool_choice")
     name = choice.get("name") if is_object(choice) else None
     return [name] if isinstance(name, str) else []

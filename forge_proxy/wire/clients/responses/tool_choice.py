@@ -27,18 +27,18 @@ def decode_tool_choice(choice: Json, tools: OfferedTools) -> tuple[ToolChoice, J
             return ToolChoice("required"), "required"
         case {"type": "allowed_tools", "mode": "auto" | "required" as mode, "tools": list(listed)} if listed:
             found = [tool for at, one in enumerate(listed) for tool in _find(one, tools, f"tool_choice.tools[{at}]")]
-            written: Json = [_written(tool) for tool in found]
+            written: Json = [_encode_choice(tool) for tool in found]
             allowed: JsonObject = {"mode": mode, "tools": written}
             names = tuple(tool.spec.name for tool in found)
             return ToolChoice(mode, names), {"type": "allowed_tools", "allowed_tools": allowed}
         case {"type": str()}:
             (tool,) = _find(choice, tools, "tool_choice")[:1]
-            return ToolChoice("required", (tool.spec.name,)), _written(tool)
+            return ToolChoice("required", (tool.spec.name,)), _encode_choice(tool)
         case _:
             raise InvalidRequest("tool_choice", f"expected {_FORMS}")
 
 
-def _written(tool: OfferedTool) -> Json:
+def _encode_choice(tool: OfferedTool) -> Json:
     return {"type": "function", "function": {"name": tool.spec.name}}
 
 
