@@ -31,6 +31,8 @@ class JobActivities:
     def __init__(self, writers: JobWriters, deps: PhaseDeps) -> None:
         self._writers = writers
         self._deps = deps
+        self._work: dict[str, asyncio.Task[Step]] = {}
+        """The running phases by job."""
         self.running = Counter[str]()
         """Running phases by task queue."""
 
@@ -97,7 +99,9 @@ class JobActivities:
 
     async def _run_watched(self, name: str, attempt: int, writer: JobWriter) -> Step:
         """Run a phase with heartbeats. If the job is cancelled, the phase ends itself; otherwise it is ended here."""
-        work = asyncio.create_task(self._run(name, attempt, writer))
+        job_id = writer.job.id
+        await self._end_earlier_attempt(job_id)
+        work = self._work[job_id] = asyncio.create_task(self._run(name, attempt, writer))
         beats = asyncio.create_task(_beat())
         try:
             while True:
@@ -114,8 +118,17 @@ class JobActivities:
             for task in (work, beats):
                 task.cancel()
             await asyncio.gather(work, beats, return_exceptions=True)
+            if self._work.get(job_id) is work:
+                del self._work[job_id]
+
+    async def _end_earlier_attempt(self, job_id: str) -> None:
+        """End an attempt that this daemon still runs: Temporal missed its heartbeats, and both would share a writer."""
+        while (earlier := self._work.get(job_id)) is not None and not earlier.done():
+            earlier.cancel()
+            await asyncio.wait([earlier])
 
     async def _run(self, name: str, attempt: int, writer: JobWriter) -> Step:
+        await writer.refresh()  # an earlier attempt may have been ended while it stored something
         phase = await self._due_phase(writer, name)
         if phase is None:
             return await self._next_step(writer)

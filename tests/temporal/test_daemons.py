@@ -108,7 +108,7 @@ def test_d3_a_stopped_daemon_loses_its_run_and_its_save_is_rejected(cluster: Clu
             finally:
                 first.send_signal(signal.SIGCONT)
             after = httpx.get(f"{first.url}{RUNS}/{run}", timeout=20).json()
-            ends = [event for event in events(first, run) if event.get("status") == "completed"]
+            ends = [event for event in events(first, run) if event["data"].get("status") == "completed"]
 
     assert done["status"] == after["status"] == "completed"
     assert done["messages"] == after["messages"]
