@@ -18,6 +18,7 @@ from forge_proxy.cli.admin import add_admin_commands
 from forge_proxy.cli.config import config as config_commands
 from forge_proxy.cli.connect.command import connect
 from forge_proxy.cli.evals.commands import evals
+from forge_proxy.cli.jobs import jobs as job_commands
 from forge_proxy.cli.options import (
     BackendKind,
     BackendUrl,
@@ -110,6 +111,7 @@ add_admin_commands(app)
 app.add_typer(config_commands)
 app.add_typer(run_commands)
 app.add_typer(request_commands)
+app.add_typer(job_commands)
 app.add_typer(evals)
 app.command()(connect)
 

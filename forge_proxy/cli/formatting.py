@@ -60,6 +60,7 @@ def status_rows(response: _JsonDict) -> list[tuple[str, str]]:
         ("budget", budget_words(response["budget"])),
         ("queue", _queue_words(queue)),
         ("background", _background_words(queue["background"])),
+        *_job_rows(response["jobs"]),
         (
             "memory",
             f"{response['memory']['used_mb']:g} of {response['memory']['limit_mb']:g} MB of bodies and responses",
@@ -96,6 +97,20 @@ def preview_rows(response: _JsonDict) -> list[tuple[str, str]]:
     used = next(phase for phase in response["phases"] if phase["phase"] == response["used"])
     cuts = [(f"message {cut['message']}", f"{cut['type']} {cut['action']}: {cut['reason']}") for cut in used["cuts"]]
     return [*rows, *cuts]
+
+
+def _job_rows(jobs: _JsonDict | None) -> list[tuple[str, str]]:
+    """Describe the jobs, and each queue in which one runs or waits."""
+    if jobs is None:
+        return []
+    unfinished: _JsonDict = jobs["unfinished"] or {}
+    words = ", ".join(f"{number} {status}" for status, number in unfinished.items()) or "none unfinished"
+    queues = [
+        f"{name} {queue['running']} of {queue['limit']} running, {queue['waiting']} waiting"
+        for name, queue in jobs["queues"].items()
+        if queue["running"] or queue["waiting"]
+    ]
+    return [("jobs", "; ".join((f"{jobs['scheduler']} scheduler: {words}", *queues)))]
 
 
 def _queue_words(queue: _JsonDict) -> str:

@@ -1,4 +1,4 @@
-"""Formats a run and its events as text for people. Pure, except for the time zone."""
+"""Formats runs, and the events of runs and other jobs, as text for people. Pure, except for the time zone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from forge_proxy.cli.remote import SentEvent
 
 _MAX_CHARS = 200
 """Maximum number of characters shown of a message; `--json` prints all."""
+
+
+def is_end(event: SentEvent) -> bool:
+    """Return whether an event is the last one of its run or job."""
+    return event.type == "status" and event.data["status"] in ("completed", "failed", "cancelled")
 
 
 def run_rows(run: dict[str, Any]) -> list[tuple[str, str]]:

@@ -14,13 +14,11 @@ import typer
 
 from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, inherit_options
 from forge_proxy.cli.formatting import show, show_rows
-from forge_proxy.cli.remote import DEFAULT_URL, SentEvent
+from forge_proxy.cli.remote import DEFAULT_URL
 from forge_proxy.cli.run_files import NotASubmission, parse_outputs, read_outputs_file, read_submission_file
-from forge_proxy.cli.run_rows import describe_call, describe_event, describe_result, describe_time, run_rows
+from forge_proxy.cli.run_rows import describe_call, describe_event, describe_result, describe_time, is_end, run_rows
 from forge_proxy.core.deprecation import describe_rename
 from forge_proxy.core.errors import ForgeError
-
-_ENDED = ("completed", "failed", "cancelled")
 
 runs = typer.Typer(
     name="runs", help="Workflows that the daemon executes: submit, watch, show, list, outputs, cancel, delete."
@@ -185,7 +183,7 @@ def _list(options: CommandOptions, limit: int, status: str | None) -> None:
 
 
 def _watch(options: CommandOptions, run_id: str) -> None:
-    for event in options.remote.events(f"{_path(run_id)}/events", _ends):
+    for event in options.remote.events(f"{_path(run_id)}/events", is_end):
         print(jsonlib.dumps(asdict(event)) if options.as_json else describe_event(event), flush=True)
         if event.type == "status" and event.data["status"] == "requires_action":
             _print_required_action(options, run_id)
@@ -209,7 +207,3 @@ def _print_required_action(options: CommandOptions, run_id: str) -> None:
 
 def _path(run_id: str) -> str:
     return f"runs/{quote(run_id, safe='')}"
-
-
-def _ends(event: SentEvent) -> bool:
-    return event.type == "status" and event.data["status"] in _ENDED

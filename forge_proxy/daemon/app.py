@@ -34,7 +34,6 @@ from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 from forge_proxy.telemetry.fan_out import EventFanOut
 from forge_proxy.telemetry.metrics import DaemonMetrics
-from forge_proxy.workflows.runs.service import Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ async def build(
         live = LiveSettings(settings, read, parts.engine, keys)
         metrics = build_metrics(parts)
         listeners.add(metrics)
-        admin = _admin_services(parts, live, services.runs, memory, metrics, stored)
+        admin = _admin_services(parts, live, services, memory, metrics, stored)
         files = build_files(settings, database)
         app = create_app(
             parts.engine,
@@ -190,7 +189,7 @@ def log_backend(choice: SelectedBackend, settings: Settings, log: FilteringBound
 def _admin_services(
     parts: EngineAssembly,
     live: LiveSettings,
-    runs: Runs,
+    services: JobServices,
     memory: MemoryBudget,
     metrics: DaemonMetrics,
     stored: StoredRequests | None,
@@ -206,7 +205,8 @@ def _admin_services(
         clock=MonotonicClock(),
         memory=memory,
         control=parts.control,
-        runs=runs,
+        runs=services.runs,
+        jobs=services.jobs,
         metrics=metrics,
         stored=stored,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,14 +18,16 @@ from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.jobs.outcomes import read_error_type
 from forge_proxy.core.jobs.records import StoredJob
 from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.daemon.database import SharedDatabase
 from forge_proxy.daemon.scheduling import FEED_SECONDS, build_scheduler
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.events import RunNotResumable, RunStatusChanged
+from forge_proxy.engine.events import JobStatusChanged, RunNotResumable, RunStatusChanged
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.ports import Observer
+from forge_proxy.hardware.files import count_cores
 from forge_proxy.jobs.kinds import JobKinds
 from forge_proxy.jobs.phases import PhaseDeps
 from forge_proxy.jobs.ports import JobStore
@@ -35,9 +37,9 @@ from forge_proxy.settings import Settings
 from forge_proxy.store.config import sqlite_file
 from forge_proxy.tools.addresses import CheckedResolver
 from forge_proxy.tools.executors import open_registry
+from forge_proxy.tools.notifications import CallbackNotifications, check_notify_url
 from forge_proxy.tools.ports import SystemClock
 from forge_proxy.workflows.runs.execution import ExecutionDeps, RunHandler
-from forge_proxy.workflows.runs.serialization import RunError, read_outcome
 from forge_proxy.workflows.runs.service import Runs
 
 _LOCKED_RETRY_SECONDS = 2.0
@@ -46,6 +48,8 @@ _RETRY_WAIT = wait_chain(*map(wait_fixed, (2.0, 5.0, 15.0, 60.0)))
 """Seconds between attempts to open an unavailable store, whose database may start later. The last value repeats."""
 _MAX_RESPONSES = 64
 """Responses in the background that may wait for a slot of the model server; further ones wait in the database."""
+_UNBOUNDED_LINES = 16
+"""Lines of batches at a time for a model server that has no number of slots, such as vLLM."""
 _MAX_SILENCE_SECONDS = 3600.0
 """Seconds. Upper limit for all tools; each tool has its own timeout below it."""
 
@@ -90,22 +94,38 @@ async def build_jobs(
         )
         closing.push_async_callback(http.close)
         tools = await closing.enter_async_context(open_registry(settings.tools, http, SystemClock(), observe))
-        deps = ExecutionDeps(engine, tools, report_stranded)
+        callbacks = settings.tools.callbacks
+        deps = ExecutionDeps(engine, tools, report_stranded, lambda url: check_notify_url(url, callbacks))
         phases = PhaseDeps(
             JobKinds(RunHandler(deps), ResponseHandler(engine, responses, memory)), time.time, report_stranded
         )
         writers = JobWriters(open_store, time.time, is_shared=is_shared)
-        queues = {"runs": lambda: settings.runs.max_running, QUEUE: lambda: _MAX_RESPONSES}
-        scheduler = build_scheduler(settings.jobs, writers, phases, queues, database)
-
-        def report_status(job: StoredJob) -> None:
-            if job.kind == RunHandler.kind:
-                observe(_status_event(job))
-
-        poll_seconds = FEED_SECONDS if is_shared else None
-        jobs = Jobs(writers, scheduler, phases, report_status, poll_seconds=poll_seconds)
+        scheduler = build_scheduler(settings.jobs, writers, phases, queue_limits(settings, engine), database)
+        jobs = Jobs(
+            writers,
+            scheduler,
+            phases,
+            lambda job: observe(_status_event(job)),
+            retention_days=settings.jobs.retention_days,
+            poll_seconds=FEED_SECONDS if is_shared else None,
+            sender=CallbackNotifications(callbacks, http, SystemClock(), observe),
+        )
         closing.push_async_callback(jobs.close)
         yield JobServices(jobs, Runs(jobs, deps, time.time), BackgroundResponses(jobs, responses))
+
+
+def queue_limits(settings: Settings, engine: Engine) -> dict[str, Callable[[], int]]:
+    """Return how many phases of each queue may run at a time."""
+    queues = settings.jobs.queues
+    lines = queues.lines
+    cores = max(1, count_cores() // 2)
+    return {
+        "runs": lambda: settings.runs.max_running,
+        QUEUE: lambda: _MAX_RESPONSES,
+        "tasks": lambda: queues.tasks,
+        "lines": lambda: (engine.queue.slots or _UNBOUNDED_LINES) if lines == "auto" else lines,
+        "checks": lambda: cores if queues.checks == "auto" else queues.checks,
+    }
 
 
 async def resume(jobs: Jobs, settings: Settings, log: FilteringBoundLogger) -> None:
@@ -139,6 +159,8 @@ def store_url(settings: Settings) -> str:
     return settings.store.url_in(state_folder())
 
 
-def _status_event(job: StoredJob) -> RunStatusChanged:
-    outcome = read_outcome(job.outcome) if job.outcome is not None else None
-    return RunStatusChanged(job.id, job.status, outcome.type if isinstance(outcome, RunError) else None)
+def _status_event(job: StoredJob) -> RunStatusChanged | JobStatusChanged:
+    error = read_error_type(job.outcome)
+    if job.kind == RunHandler.kind:
+        return RunStatusChanged(job.id, job.status, error)
+    return JobStatusChanged(job.id, job.kind, job.status, error)

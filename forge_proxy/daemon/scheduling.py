@@ -27,7 +27,7 @@ def build_scheduler(
 ) -> JobScheduler:
     """Return the scheduler that the settings name. With Temporal, phases of the queues in `serve_queues` run here."""
     if config.scheduler == "local":
-        return LocalScheduler(writers, deps, {name: limit() for name, limit in queues.items()})
+        return LocalScheduler(writers, deps, queues)
     scheduler = import_module("forge_proxy.temporal.scheduler")  # imported only if configured: it takes 0.3 s and 30 MB
     connect = import_module("forge_proxy.temporal.connection").connect
     temporal = config.temporal

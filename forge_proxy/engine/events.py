@@ -186,12 +186,31 @@ class RunStatusChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class JobStatusChanged:
+    """The status of a job that is not a run has changed. `error` is the name of the error that it failed with."""
+
+    job_id: str
+    kind: str
+    status: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunNotResumable:
-    """A stored run cannot be resumed: because of its store, or because of an internal error, which is then `fault`."""
+    """A run or another job cannot be resumed: because of its store, or of an internal error, which is then `fault`."""
 
     run_id: str
     error: str
     fault: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationFailed:
+    """A client could not be notified of its job. The request may be retried. `server` is an origin."""
+
+    server: str
+    key: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +246,8 @@ Event: TypeAlias = (
     | RequestFailed
     | RequestAbandoned
     | RunStatusChanged
+    | JobStatusChanged
     | RunNotResumable
     | ToolServerFailed
+    | NotificationFailed
 )

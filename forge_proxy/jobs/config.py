@@ -14,12 +14,38 @@ from forge_proxy.jobs.temporal_config import TemporalConfig
 QueueName: TypeAlias = Literal["runs", "responses", "tasks", "lines", "checks"]
 """The queues of all kinds of jobs."""
 
+_Limit = Annotated[int, Field(ge=1, le=1000)]
 
-class JobsConfig(BaseModel):
-    """Settings of background work."""
+
+class JobQueuesConfig(BaseModel):
+    """How many phases of jobs run at a time, by their queue. Runs have `runs.max_running`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    tasks: _Limit = Field(default=4, description="Phases of tasks, which use the files of a repository.")
+    lines: _Limit | Literal["auto"] = Field(
+        default="auto",
+        description="Lines of batches. `auto`: the slots of the model server, or 16 if it does not report a number.",
+    )
+    checks: _Limit | Literal["auto"] = Field(
+        default="auto", description="Checks of tasks, such as test suites. `auto`: half of the processor's cores."
+    )
+
+
+class JobsConfig(BaseModel):
+    """Settings of jobs and of background requests."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    queues: JobQueuesConfig = Field(
+        default_factory=JobQueuesConfig, description="How many steps of jobs run at a time, by their queue."
+    )
+    retention_days: int = Field(
+        default=30,
+        ge=1,
+        le=36500,
+        description="Days after which a job that has ended is deleted, with its events, documents and child jobs.",
+    )
     reserved_slots: int | None = Field(
         default=None,
         ge=0,

@@ -26,7 +26,7 @@ _CLIENT_CONTINUES = ("requires_action", "halted")
 class LocalScheduler:
     """`jobs.ports.JobScheduler` in one process, which alone uses the store. `queues` are the limits of the queues."""
 
-    def __init__(self, writers: JobWriters, deps: PhaseDeps, queues: Mapping[str, int]) -> None:
+    def __init__(self, writers: JobWriters, deps: PhaseDeps, queues: Mapping[str, Callable[[], int]]) -> None:
         self._writers = writers
         self._deps = deps
         self._queues = JobQueues(queues)

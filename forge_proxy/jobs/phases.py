@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import orjson
-
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jobs.actions import (
     AwaitChildren,
@@ -20,6 +18,7 @@ from forge_proxy.core.jobs.actions import (
 )
 from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobLimitExceeded, JobNotFound, JobNotReadable
 from forge_proxy.core.jobs.limits import MAX_TREE
+from forge_proxy.core.jobs.outcomes import write_error
 from forge_proxy.core.jobs.records import JobStatus, NewEvent
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.jobs.cancellation import Cancelled
@@ -134,7 +133,7 @@ def _after_failure(writer: JobWriter, phase: RunPhase, error: Exception, deps: P
     message = _describe(error, phase)
     writer.stage(
         NewEvent("status", {"status": "failed", "error": name}),
-        outcome=orjson.dumps({"kind": "error", "type": name, "message": message, "fields": {}}).decode(),
+        outcome=write_error(name, message),
     )
     return Finished("failed")
 

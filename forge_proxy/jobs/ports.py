@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from forge_proxy.core.jobs.actions import NextAction, RunPhase, StoredAction, Wait
-from forge_proxy.core.jobs.records import Document, IdempotencyClaim, JobEvent, JobHead, JobStatus, StoredJob
+from forge_proxy.core.jobs.records import (
+    NOTIFIED,
+    Document,
+    IdempotencyClaim,
+    JobEvent,
+    JobHead,
+    JobStatus,
+    Notification,
+    Schedule,
+    StoredJob,
+)
 
 if TYPE_CHECKING:
     from forge_proxy.jobs.writer import JobWriter
@@ -22,6 +32,8 @@ class JobFilter:
     status: JobStatus | None = None
     owner: str | None = None
     parent: str | None = None
+    is_top: bool = False
+    """Only jobs without a parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,12 @@ class JobChange:
     """Digests of parts that its state no longer has."""
     children: Sequence[NewRow] = ()
 
+    @property
+    def is_notified(self) -> bool:
+        """Whether the job's client is notified of the change."""
+        has_status = any(event.type == "status" for event in self.events)
+        return self.job.notify_url is not None and self.job.status in NOTIFIED and has_status
+
 
 class JobStore(Protocol):
     """Stores jobs, their events and documents. Every method raises `StoreUnavailable`."""
@@ -75,6 +93,18 @@ class JobStore(Protocol):
 
     async def unfinished(self, *, parent: str | None = None) -> Sequence[JobHead]:
         """Return the jobs without a final status, oldest first; with `parent` only its child jobs."""
+        ...
+
+    async def below(self, roots: Sequence[str]) -> Sequence[JobHead]:
+        """Return the jobs below these jobs without a parent, oldest first."""
+        ...
+
+    async def count_unfinished(self) -> Mapping[JobStatus, int]:
+        """Return the number of jobs of each status that is not final."""
+        ...
+
+    async def expired(self, before: float, limit: int) -> Sequence[str]:
+        """Return up to `limit` jobs without a parent that ended before that time."""
         ...
 
     async def count_tree(self, root: str) -> int:
@@ -103,6 +133,36 @@ class JobStore(Protocol):
 
     async def documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """Return the contents of those documents that exist."""
+        ...
+
+    async def schedules(self) -> Sequence[Schedule]:
+        """Return all schedules."""
+        ...
+
+    async def put_schedule(self, schedule: Schedule) -> None:
+        """Store a schedule in place of the one of its name."""
+        ...
+
+    async def delete_schedule(self, name: str) -> None:
+        """Delete a schedule, if it exists."""
+        ...
+
+    async def fire(self, schedule: Schedule, next_at: float, row: NewRow | None) -> bool:
+        """Set the next time of a schedule, and create a job, unless `row` is None. Returns whether this call did so.
+
+        It did not if the schedule is no longer as given: another process was faster.
+        """
+        ...
+
+    async def notifications(self) -> Sequence[Notification]:
+        """Return the notifications that have not been sent, oldest first.
+
+        A change that gives a job with a `notify_url` one of the statuses `NOTIFIED` creates one.
+        """
+        ...
+
+    async def notified(self, notification: Notification) -> None:
+        """Delete a notification: it was sent, or will not be."""
         ...
 
     async def delete(self, job_id: str) -> None:
@@ -199,4 +259,12 @@ class JobScheduler(Protocol):
 
     async def close(self) -> None:
         """Stop every phase where it is: the stored state can be continued."""
+        ...
+
+
+class NotificationSender(Protocol):
+    """Sends notifications to the addresses of clients."""
+
+    async def send(self, url: str, body: bytes, key: str) -> None:
+        """POST a notification, with retries. Failures are reported, not raised. Repeated calls have the same `key`."""
         ...

@@ -1,51 +1,77 @@
-"""Queues: each bounds how many phases run at a time."""
+"""Queues: each bounds how many phases run at a time. Phases run in the order in which they came."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
-from forge_proxy.jobs.cancellation import acquire_cancellable
+from forge_proxy.jobs.cancellation import run_cancellable
 from forge_proxy.jobs.ports import QueueStatus
 
 _DEFAULT_LIMIT = 4
 
 
+@dataclass
+class _Queue:
+    """A queue. `limit` is read when a phase comes or ends: it may change."""
+
+    limit: Callable[[], int]
+    running: int = 0
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque[asyncio.Future[None]])
+
+    async def acquire(self) -> None:
+        """Wait for a slot."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(turn)
+        self.admit()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release()
+            elif turn in self.waiting:
+                self.waiting.remove(turn)
+            raise
+
+    def release(self) -> None:
+        """Give a slot back."""
+        self.running -= 1
+        self.admit()
+
+    def admit(self) -> None:
+        """Let as many phases run as there are slots."""
+        limit = self.limit()
+        while self.waiting and self.running < limit:
+            turn = self.waiting.popleft()
+            if not turn.done():  # else its task was cancelled, and has not run since
+                self.running += 1
+                turn.set_result(None)
+
+
 class JobQueues:
     """The queues of a daemon. `limits` maps their names to the number of phases that may run at a time."""
 
-    def __init__(self, limits: Mapping[str, int]) -> None:
-        self._limits = dict(limits)
-        self._slots: dict[str, asyncio.Semaphore] = {}
-        self._running: dict[str, int] = {}
-        self._waiting: dict[str, int] = {}
+    def __init__(self, limits: Mapping[str, Callable[[], int]]) -> None:
+        self._queues = {name: _Queue(limit) for name, limit in limits.items()}
 
     @asynccontextmanager
-    async def slot(self, queue: str, cancel: asyncio.Event) -> AsyncGenerator[None]:
+    async def slot(self, name: str, cancel: asyncio.Event) -> AsyncGenerator[None]:
         """Wait for a slot and hold it. Raises `Cancelled` if `cancel` is set before there is one."""
-        slots = self._slots.get(queue)
-        if slots is None:
-            slots = self._slots[queue] = asyncio.Semaphore(self._limit(queue))
-        self._waiting[queue] = self._waiting.get(queue, 0) + 1
-        try:
-            await acquire_cancellable(slots, cancel)
-        finally:
-            self._waiting[queue] -= 1
-        self._running[queue] = self._running.get(queue, 0) + 1
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = _Queue(lambda: _DEFAULT_LIMIT)
+        await run_cancellable(cancel, queue.acquire())
         try:
             yield
         finally:
-            self._running[queue] -= 1
-            slots.release()
+            queue.release()
 
     def status(self) -> dict[str, QueueStatus]:
         """Return the status of every queue that has been used or configured."""
-        names = sorted({*self._limits, *self._slots})
         return {
-            name: QueueStatus(self._running.get(name, 0), self._waiting.get(name, 0), self._limit(name))
-            for name in names
+            name: QueueStatus(queue.running, len(queue.waiting), queue.limit())
+            for name, queue in sorted(self._queues.items())
         }
-
-    def _limit(self, queue: str) -> int:
-        return self._limits.get(queue, _DEFAULT_LIMIT)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 
 from forge_proxy.core.jobs.actions import NewJob, read_action
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
-from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, NewEvent, StoredJob
+from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, JobStatus, NewEvent, StoredJob
 from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.jobs import retries
 from forge_proxy.jobs.background_tasks import BackgroundTasks
+from forge_proxy.jobs.notifications import JobNotifications
 from forge_proxy.jobs.notifier import JobNotifier
 from forge_proxy.jobs.phases import PhaseDeps
-from forge_proxy.jobs.ports import JobFilter, JobScheduler, NewRow, SchedulerStatus
+from forge_proxy.jobs.ports import JobFilter, JobScheduler, JobStore, NewRow, NotificationSender, SchedulerStatus
+from forge_proxy.jobs.retention import JobRetention
+from forge_proxy.jobs.schedules import JobSchedules
 from forge_proxy.jobs.writer import JobWriter, read_state
 from forge_proxy.jobs.writers import JobWriters
 
@@ -35,11 +37,14 @@ class Jobs:
         deps: PhaseDeps,
         on_status: Callable[[StoredJob], None] = lambda _: None,
         *,
+        retention_days: float | None = None,
         poll_seconds: float | None = None,
+        sender: NotificationSender | None = None,
     ) -> None:
-        """`on_status` is called after each change of status.
+        """`on_status` is called after each change of status. Without a `sender` no client is notified.
 
-        `poll_seconds`: the interval in which event feeds look for events of other daemons; None if there are none.
+        `retention_days`: jobs are deleted that long after they have ended; None keeps them. `poll_seconds`: the
+        interval in which event feeds look for events of other daemons; None if there are none.
         """
         self._poll_seconds = poll_seconds
         self._writers = writers
@@ -48,7 +53,12 @@ class Jobs:
         self._on_status = on_status
         self._notifier = JobNotifier()
         self._tasks = BackgroundTasks()
-        writers.subscribe(self._on_change)
+        self._retention = JobRetention(retention_days, deps.now, self._forget) if retention_days else None
+        writers.subscribe(self._on_change, self._on_open)
+        self._schedules = JobSchedules(writers.store, deps, self._start_stored, self._tasks)
+        if sender is not None:
+            notifications = JobNotifications(sender, self._tasks)
+            writers.subscribe(notifications.on_change, notifications.open)
 
     async def submit(
         self,
@@ -82,7 +92,10 @@ class Jobs:
         with suppress(JobNotFound, StoreInUse):
             async for attempt in retries.until_store_returns():
                 with attempt:
-                    await self._start(await self.get(job_id))
+                    await self._start_stored(job_id)
+
+    async def _start_stored(self, job_id: str) -> None:
+        await self._start(await self.get(job_id))
 
     async def _start(self, job: StoredJob) -> None:
         if job.status == "queued":
@@ -104,6 +117,10 @@ class Jobs:
         """Return jobs, newest first; with `before` only those older than that job."""
         return await (await self._writers.store()).list(which, before=before, limit=limit)
 
+    async def below(self, roots: Sequence[str]) -> Sequence[JobHead]:
+        """Return the jobs below these jobs without a parent, oldest first."""
+        return await (await self._writers.store()).below(roots)
+
     async def cancel(self, job_id: str) -> StoredJob:
         """Cancel a job and the jobs below it. Raises `JobConflict` if it has completed or failed."""
         return await self._scheduler.cancel(job_id)
@@ -111,6 +128,10 @@ class Jobs:
     async def wake(self, job_id: str) -> None:
         """End the wait of a job, or its next wait (`JobScheduler.wake`)."""
         await self._scheduler.wake(job_id)
+
+    async def repeat(self, name: str, interval: float | None, kind: str) -> None:
+        """Create a job of a kind every `interval` seconds; None ends the schedule (`JobSchedules.repeat`)."""
+        await self._schedules.repeat(name, interval, kind)
 
     def lock(self, job_id: str) -> AbstractAsyncContextManager[JobWriter]:
         """Lock a job for a request that reads and then changes it. A change to the status `queued` continues the job.
@@ -123,6 +144,11 @@ class Jobs:
         """Return what the scheduler is doing."""
         return self._scheduler.status()
 
+    async def count_unfinished(self) -> Mapping[JobStatus, int] | None:
+        """Return the number of jobs of each status that is not final; None if the store has not been opened yet."""
+        store = self._writers.opened
+        return None if store is None else await store.count_unfinished()
+
     async def delete(self, job_id: str) -> None:
         """Delete a job that has ended, and the jobs below it. Raises `JobConflict` if it has not."""
         store = await self._writers.store()
@@ -130,8 +156,7 @@ class Jobs:
         if not head.finished:
             raise JobConflict(f"the {head.kind} {job_id} is {head.status}: cancel it first")
         await store.delete(job_id)
-        self._writers.drop(job_id)
-        self._notifier.notify(job_id)
+        self._forget(job_id)
 
     async def follow_events(self, job_id: str, after: int = 0) -> AsyncGenerator[JobEvent]:
         """Yield the events of a job with ids greater than `after` as they happen, until the job or the daemon ends."""
@@ -164,16 +189,24 @@ class Jobs:
     async def close(self) -> None:
         """Stop every job where it is: the stored state can be continued."""
         self.end_feeds()
+        self._schedules.close()
         await self._tasks.close()
         await self._scheduler.close()
         await self._writers.close()
+
+    async def _on_open(self, store: JobStore) -> Callable[[], None]:
+        def start() -> None:
+            if self._retention is not None:
+                self._tasks.spawn(self._retention.run(store))
+            self._schedules.check()
+
+        return start
+
+    def _forget(self, job_id: str) -> None:
+        self._writers.drop(job_id)
+        self._notifier.notify(job_id)
 
     def _on_change(self, before: StoredJob, after: StoredJob) -> None:
         if after.status != before.status:
             self._on_status(after)
         self._notifier.notify(after.id)
-
-
-def new_job_id(prefix: str, now: float) -> str:
-    """Return a new id such as `run_…`; ids of one kind sort by time of creation."""
-    return f"{prefix}_{round(now * 1000):012x}{secrets.token_hex(6)}"

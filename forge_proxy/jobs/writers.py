@@ -45,6 +45,11 @@ class JobWriters:
         if on_open is not None:
             self._on_open.append(on_open)
 
+    @property
+    def opened(self) -> JobStore | None:
+        """The store, if it is open."""
+        return self._store
+
     async def store(self) -> JobStore:
         """Return the store. Raises `StoreUnavailable`."""
         if self._store is None:

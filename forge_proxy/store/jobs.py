@@ -11,12 +11,21 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
-from forge_proxy.core.jobs.records import FINISHED, IdempotencyClaim, JobEvent, JobHead, StoredJob
+from forge_proxy.core.jobs.records import (
+    FINISHED,
+    IdempotencyClaim,
+    JobEvent,
+    JobHead,
+    JobStatus,
+    Notification,
+    Schedule,
+    StoredJob,
+)
 from forge_proxy.jobs.ports import JobChange, JobFilter, NewRow
 from forge_proxy.store.database import Database
 from forge_proxy.store.documents import delete_unreferenced, drop_parts, put_documents, read_documents
 from forge_proxy.store.outbox import insert_messages, insert_wake_if_continued
-from forge_proxy.store.tables import JOB_DOCUMENTS, JOB_EVENTS, JOBS
+from forge_proxy.store.tables import JOB_DOCUMENTS, JOB_EVENTS, JOB_NOTIFICATIONS, JOB_SCHEDULES, JOBS
 
 _HEAD = [JOBS.c[field.name] for field in fields(JobHead)]
 _JOB = [JOBS.c[field.name] for field in fields(StoredJob)]
@@ -84,6 +93,25 @@ class JobRepository:
         async with self._database.read() as connection:
             return [JobHead(*row) for row in await connection.execute(query)]
 
+    async def below(self, roots: Sequence[str]) -> Sequence[JobHead]:
+        """See the port."""
+        query = select(*_HEAD).where(JOBS.c.root.in_(roots), JOBS.c.parent.is_not(None))
+        async with self._database.read() as connection:
+            return [JobHead(*row) for row in await connection.execute(query.order_by(JOBS.c.created_at, JOBS.c.id))]
+
+    async def count_unfinished(self) -> Mapping[JobStatus, int]:
+        """See the port."""
+        query = select(JOBS.c.status, func.count()).where(JOBS.c.status.not_in(FINISHED)).group_by(JOBS.c.status)
+        async with self._database.read() as connection:
+            return {row[0]: row[1] for row in await connection.execute(query)}
+
+    async def expired(self, before: float, limit: int) -> Sequence[str]:
+        """See the port."""
+        has_ended = (JOBS.c.status.in_(FINISHED), JOBS.c.updated_at < before)
+        query = select(JOBS.c.id).where(*has_ended, JOBS.c.parent.is_(None)).limit(limit)
+        async with self._database.read() as connection:
+            return [*(await connection.execute(query)).scalars()]
+
     async def count_tree(self, root: str) -> int:
         """See the port."""
         async with self._database.read() as connection:
@@ -134,6 +162,47 @@ class JobRepository:
         async with self._database.read() as connection:
             return await read_documents(connection, digests)
 
+    async def schedules(self) -> Sequence[Schedule]:
+        """See the port."""
+        async with self._database.read() as connection:
+            return [Schedule(*row) for row in await connection.execute(select(JOB_SCHEDULES))]
+
+    async def put_schedule(self, schedule: Schedule) -> None:
+        """See the port."""
+        async with self._database.write() as connection:
+            await connection.execute(delete(JOB_SCHEDULES).where(JOB_SCHEDULES.c.name == schedule.name))
+            await connection.execute(insert(JOB_SCHEDULES).values(**asdict(schedule)))
+
+    async def delete_schedule(self, name: str) -> None:
+        """See the port."""
+        async with self._database.write() as connection:
+            await connection.execute(delete(JOB_SCHEDULES).where(JOB_SCHEDULES.c.name == name))
+
+    async def fire(self, schedule: Schedule, next_at: float, row: NewRow | None) -> bool:
+        """See the port."""
+        same = (JOB_SCHEDULES.c.name == schedule.name, JOB_SCHEDULES.c.next_at == schedule.next_at)
+        job_id = schedule.job_id if row is None else row.job.id
+        async with self._database.write() as connection:
+            result = await connection.execute(update(JOB_SCHEDULES).where(*same).values(next_at=next_at, job_id=job_id))
+            if result.rowcount == 1 and row is not None:
+                await _insert(connection, row, {})
+        return result.rowcount == 1
+
+    async def notifications(self) -> Sequence[Notification]:
+        """See the port."""
+        pending = JOB_NOTIFICATIONS.c
+        query = select(pending.job_id, pending.event, JOBS.c.notify_url).join(JOBS, JOBS.c.id == pending.job_id)
+        async with self._database.read() as connection:
+            return [
+                Notification(*row) for row in await connection.execute(query.order_by(pending.job_id, pending.event))
+            ]
+
+    async def notified(self, notification: Notification) -> None:
+        """See the port."""
+        which = (JOB_NOTIFICATIONS.c.job_id == notification.job_id, JOB_NOTIFICATIONS.c.event == notification.event)
+        async with self._database.write() as connection:
+            await connection.execute(delete(JOB_NOTIFICATIONS).where(*which))
+
     async def delete(self, job_id: str) -> None:
         """See the port."""
         _check_id(job_id)
@@ -164,6 +233,8 @@ async def _insert_parts(connection: AsyncConnection, change: JobChange) -> None:
     await drop_parts(connection, job_id, change.dropped_parts)
     for child in change.children:
         await _insert(connection, child, {})
+    if change.is_notified:
+        await connection.execute(insert(JOB_NOTIFICATIONS).values(job_id=job_id, event=change.job.last_event))
 
 
 async def _get_row(connection: AsyncConnection, columns: list[Any], job_id: str) -> Sequence[Any]:
@@ -176,7 +247,8 @@ async def _get_row(connection: AsyncConnection, columns: list[Any], job_id: str)
 
 def _conditions(which: JobFilter) -> list[ColumnElement[bool]]:
     wanted = {"kind": which.kind, "status": which.status, "owner": which.owner, "parent": which.parent}
-    return [JOBS.c[name] == value for name, value in wanted.items() if value is not None]
+    conditions = [JOBS.c[name] == value for name, value in wanted.items() if value is not None]
+    return [*conditions, JOBS.c.parent.is_(None)] if which.is_top else conditions
 
 
 def _documents_of_tree(job_id: str) -> Select[Any]:

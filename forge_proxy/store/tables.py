@@ -89,6 +89,23 @@ JOB_OUTBOX = Table(
     Index("job_outbox_by_job", "job_id"),
 )
 
+JOB_SCHEDULES = Table(
+    "job_schedules",
+    METADATA,
+    Column("name", String(128), primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("interval", Double, nullable=False),
+    Column("next_at", Double, nullable=False),
+    Column("job_id", String(128)),
+)
+
+JOB_NOTIFICATIONS = Table(
+    "job_notifications",
+    METADATA,
+    Column("job_id", String(128), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("event", Integer, primary_key=True, autoincrement=False),
+)
+
 RESPONSES = Table(
     "responses",
     METADATA,

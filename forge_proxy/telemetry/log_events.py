@@ -16,10 +16,12 @@ from forge_proxy.engine.events import (
     ContextCompacted,
     Event,
     FieldsOmitted,
+    JobStatusChanged,
     LoopDetected,
     LostResponseRetried,
     ModelFailed,
     ModelSwapped,
+    NotificationFailed,
     PromptTruncated,
     RequestAbandoned,
     RequestAnswered,
@@ -43,7 +45,7 @@ _FORMAT_ADAPTED = "the model server wants requests written differently"
 _FIELDS_OMITTED = "fields that the model server has no place for"
 _UNUSABLE_SCHEMAS = "schemas that cannot be used"
 _EndEvent: TypeAlias = RequestAnswered | RequestFailed | RequestAbandoned
-_RunEvent: TypeAlias = RunStatusChanged | RunNotResumable | ToolServerFailed
+_RunEvent: TypeAlias = RunStatusChanged | JobStatusChanged | RunNotResumable | ToolServerFailed | NotificationFailed
 _RequestEvent: TypeAlias = (
     ToolsUnvalidated | PromptTruncated | ContextCompacted | AttemptRetried | LostResponseRetried | LoopDetected
 )
@@ -172,10 +174,13 @@ def _end_line(event: _EndEvent) -> LogLine:
 
 
 def _run_line(event: _RunEvent) -> LogLine:
-    """Return the log line of a run or of one of its tool servers."""
+    """Return the log line of a job or of one of its tool servers."""
     match event:
         case RunStatusChanged(run_id, status, error):
             return LogLine("run", {"run_id": run_id, "status": status, **({"error": error} if error else {})})
+        case JobStatusChanged(job_id, kind, status, error):
+            fields = {"job_id": job_id, "kind": kind, "status": status, **({"error": error} if error else {})}
+            return LogLine("job", fields)
         case RunNotResumable(run_id, error, fault):
             return _renamed(
                 "run not resumable", "run stranded", {"run_id": run_id, "error": error, "exc_info": fault}, "error"
@@ -183,5 +188,7 @@ def _run_line(event: _RunEvent) -> LogLine:
         case ToolServerFailed(server, tool, key, why):
             fields = {"server": server, "tool": tool, "key": key, "error": why}
             return LogLine("tool server failed", fields, "warning")
+        case NotificationFailed(server, key, why):
+            return LogLine("notification failed", {"server": server, "key": key, "error": why}, "warning")
         case _:
             assert_never(event)

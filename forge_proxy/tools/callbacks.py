@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,8 +17,9 @@ from forge_proxy.engine.ports import Observer
 from forge_proxy.tools.callback_responses import TransientFailure, read_response
 from forge_proxy.tools.config import CallbackConfig, ToolServerUrl
 from forge_proxy.tools.errors import NotAllowed
-from forge_proxy.tools.origins import is_listed, origin_of
+from forge_proxy.tools.origins import origin_of
 from forge_proxy.tools.ports import ToolClock, ToolHttpClient
+from forge_proxy.tools.signed_requests import check_listed, sign_request
 from forge_proxy.workflows.tool_registry import ToolDeclaration, parse_definition, spec_with_parameters
 
 _BACKOFF = wait_exponential(multiplier=0.5)
@@ -67,24 +66,15 @@ class HttpExecutor:
         """See `ToolExecutor`."""
         spec = spec_with_parameters(tool, at)
         try:
-            self._check_listed(definition.url)
+            check_listed(definition.url, self._config)
         except NotAllowed as error:
             raise InvalidRequest(f"{at}.execute.url", str(error)) from error
         return spec
 
-    def _check_listed(self, url: str) -> None:
-        """Raise `NotAllowed` if the origin of the URL is not listed."""
-        if not is_listed(url, self._config.allow):
-            listed = ", ".join(self._config.allow) or "no origin"
-            raise NotAllowed(
-                f"{origin_of(url)} is not among the hosts that may be called: add it to tools.callbacks.allow,"
-                f" which lists {listed}"
-            )
-
     async def execute(self, definition: HttpExecution, call: ToolCall, key: str, run_id: str) -> ToolOutcome:
         """Execute a call. Transient failures are retried with the same key before they become a tool error."""
         try:
-            self._check_listed(definition.url)
+            check_listed(definition.url, self._config)
         except NotAllowed as error:  # it was listed when the run was submitted
             return ToolOutcome.failed(str(error))
         request = {"run_id": run_id, "tool": call.tool, "arguments": call.args() or {}, "call_id": call.id, "key": key}
@@ -105,7 +95,7 @@ class HttpExecutor:
     ) -> ToolOutcome | TransientFailure:
         seconds, url = definition.timeout_seconds or self._config.timeout_seconds, definition.url
         limit = 1024 * self._config.max_response_kb
-        headers = self._headers(body, key)
+        headers = sign_request(self._config, body, key, self._clock.time())
         try:
             async with self._http.open("POST", url, body=body, headers=headers, seconds=seconds) as response:
                 read = bytearray()
@@ -119,32 +109,12 @@ class HttpExecutor:
                     self._observe(ToolServerFailed(origin_of(url), tool, key, f"it answered {response.status}"))
                 return read_response(response.status, response.headers, bytes(read), self._clock.time())
         except BackendFault as fault:
-            why = _describe(fault, seconds)
+            why = describe_fault(fault, seconds)
             self._observe(ToolServerFailed(origin_of(url), tool, key, why))
             return TransientFailure(why)
 
-    def _headers(self, body: bytes, key: str) -> dict[str, str]:
-        """Return the headers of one request; the signature is not reused, because servers may reject old timestamps."""
-        timestamp = str(int(self._clock.time()))
-        return {
-            "Content-Type": "application/json",
-            "User-Agent": "forge-proxy",
-            # The server may close a reused connection at any moment, and the request would be sent a second time.
-            "Connection": "close",
-            "Idempotency-Key": key,
-            "X-Forge-Timestamp": timestamp,
-            "X-Forge-Signature": f"v1={self._sign(timestamp, body)}",
-        }
 
-    def _sign(self, timestamp: str, body: bytes) -> str:
-        secret = self._config.secret
-        if secret is None:
-            raise AssertionError("the settings require a secret for callbacks")
-        signed = timestamp.encode() + b"." + body
-        return hmac.new(secret.get_secret_value().encode(), signed, hashlib.sha256).hexdigest()
-
-
-def _describe(fault: BackendFault, seconds: float) -> str:
+def describe_fault(fault: BackendFault, seconds: float) -> str:
     """Describe why there is no response. The fault's own message refers to a model server."""
     match fault:
         case BackendTimeout():

@@ -10,7 +10,7 @@ import pytest
 
 from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
 from forge_proxy.core.jobs.packed_text import list_digests, pack, unpack
-from forge_proxy.core.jobs.records import Document, IdempotencyClaim, JobEvent, StoredJob
+from forge_proxy.core.jobs.records import Document, IdempotencyClaim, JobEvent, Notification, Schedule, StoredJob
 from forge_proxy.core.store_errors import StoreInUse
 from forge_proxy.jobs.ports import JobChange, JobFilter, NewRow
 from tests.fakes.owned_store import OwnedJobRepository
@@ -180,6 +180,33 @@ async def test_unfinished_children_are_found_by_their_parent(store: OwnedJobRepo
     ]  # fmt: skip
 
 
+async def test_the_jobs_below_others_are_found_by_their_roots(store: OwnedJobRepository) -> None:
+    await store.create(row(), None)
+    await store.create(row(child("job_1.1", created_at=2.0)), None)
+    await store.create(row(child("job_1.1.1", "job_1.1", created_at=3.0)), None)
+    await store.create(row(job("job_2")), None)
+
+    assert [head.id for head in await store.below(["job_1", "job_2"])] == ["job_1.1", "job_1.1.1"]
+    assert await store.below([]) == []
+    assert {head.id for head in await store.list(JobFilter(is_top=True), before=None, limit=9)} == {"job_1", "job_2"}
+
+
+async def test_unfinished_jobs_are_counted_by_status(store: OwnedJobRepository) -> None:
+    for number, status in enumerate(("queued", "queued", "waiting", "completed")):
+        await store.create(row(job(f"job_{number}", status=status)), None)
+
+    assert await store.count_unfinished() == {"queued": 2, "waiting": 1}
+
+
+async def test_jobs_expire_with_the_end_of_their_root(store: OwnedJobRepository) -> None:
+    for number, status in enumerate(("completed", "failed", "waiting", "cancelled")):
+        await store.create(row(job(f"job_{number}", status=status, updated_at=float(number))), None)
+    await store.create(row(child("job_1.1", status="completed", updated_at=0.0)), None)
+
+    assert sorted(await store.expired(3.0, 9)) == ["job_0", "job_1"]
+    assert len(await store.expired(3.0, 1)) == 1
+
+
 async def test_waiting_jobs_are_due_in_the_order_of_their_times(store: OwnedJobRepository) -> None:
     for number, wake_at in enumerate((30.0, 10.0, None, 20.0)):
         await store.create(row(job(f"job_{number}", status="waiting", wake_at=wake_at)), None)
@@ -188,6 +215,46 @@ async def test_waiting_jobs_are_due_in_the_order_of_their_times(store: OwnedJobR
     assert [await store.next_wake(after) for after in (0.0, 10.0, 30.0)] == [10.0, 20.0, None]
     assert await store.due(20.0) == ["job_1", "job_3"]
     assert await store.due(9.0) == []
+
+
+async def test_a_schedule_fires_once_for_each_of_its_times(store: OwnedJobRepository) -> None:
+    await store.put_schedule(Schedule("s", "test", 60.0, 100.0))
+    (schedule,) = await store.schedules()
+
+    assert await store.fire(schedule, 160.0, row())
+    assert not await store.fire(schedule, 160.0, row(job("job_2")))
+
+    assert await store.schedules() == [Schedule("s", "test", 60.0, 160.0, "job_1")]
+    assert [head.id for head in await store.list(ALL, before=None, limit=9)] == ["job_1"]
+    assert await store.fire(Schedule("s", "test", 60.0, 160.0, "job_1"), 220.0, None)
+    assert await store.schedules() == [Schedule("s", "test", 60.0, 220.0, "job_1")]
+    await store.put_schedule(Schedule("s", "test", 5.0, 7.0))
+    assert await store.schedules() == [Schedule("s", "test", 5.0, 7.0)]
+    await store.delete_schedule("s")
+    await store.delete_schedule("s")
+    assert await store.schedules() == []
+
+
+async def test_a_change_of_status_is_notified_until_the_notification_is_deleted(store: OwnedJobRepository) -> None:
+    await store.create(row(job(notify_url="http://x")), None)
+    await store.create(row(job("job_2")), None)
+    steps = [
+        ("running", "status"),
+        ("requires_action", "status"),
+        ("requires_action", "message"),
+        ("completed", "status"),
+    ]
+    for since, (status, kind) in enumerate(steps, 1):
+        for job_id, url in (("job_1", "http://x"), ("job_2", None)):
+            after = job(job_id, status=status, last_event=since + 1, notify_url=url)
+            await store.save(JobChange(after, since, [event(since + 1, kind)]))
+
+    pending = await store.notifications()
+    assert pending == [Notification("job_1", 3, "http://x"), Notification("job_1", 5, "http://x")]
+    await store.notified(pending[0])
+    assert await store.notifications() == pending[1:]
+    await store.delete("job_1")
+    assert await store.notifications() == []
 
 
 async def test_a_document_is_kept_while_a_job_refers_to_it(store: OwnedJobRepository) -> None:

@@ -150,8 +150,9 @@ def test_the_first_request_gets_a_guarded_tool_call(running: Process) -> None:
     assert (call["name"], set(json.loads(call["arguments"]))) == ("get_weather", {"city", "days"})
 
 
-def test_the_session_of_runs_prints_what_it_says(running: Process) -> None:
-    (session,) = sessions("runs.md")
+@pytest.mark.parametrize("page", ["runs.md", "jobs.md"])
+def test_the_session_of_runs_and_jobs_prints_what_it_says(page: str, running: Process) -> None:
+    (session,) = sessions(page)
 
     for asked, said in session:
         assert_printed(said, shell(asked, FORGE_PROXY_URL=running.url))

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from forge_proxy.core.jobs.actions import NewJob, NextAction, RunPhase
 from forge_proxy.core.jobs.records import JobStatus, NewEvent, StoredJob
 from forge_proxy.jobs.kinds import JobKinds
 from forge_proxy.jobs.local_scheduler import LocalScheduler
 from forge_proxy.jobs.phases import PhaseDeps
-from forge_proxy.jobs.ports import JobStore
+from forge_proxy.jobs.ports import JobStore, NotificationSender
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.jobs.writers import JobWriters
@@ -55,9 +56,9 @@ class JobWorld:
     reports: list[tuple[str, Exception]]
     now: float = 1000.0
 
-    async def submit(self, job_id: str) -> StoredJob:
+    async def submit(self, job_id: str, notify_url: str | None = None) -> StoredJob:
         """Submit a job of the scripted kind."""
-        return await self.jobs.submit(NewJob(job_id, "test", "t", "{}"))
+        return await self.jobs.submit(NewJob(job_id, "test", "t", "{}", notify_url=notify_url))
 
     async def until(self, job_id: str, *statuses: JobStatus) -> StoredJob:
         """Wait until a job has one of the statuses."""
@@ -70,7 +71,11 @@ class JobWorld:
 
 @asynccontextmanager
 async def job_world(
-    store: JobStore, kind: ScriptedKind, queues: Mapping[str, int] | None = None
+    store: JobStore,
+    kind: ScriptedKind,
+    queues: Mapping[str, int] | None = None,
+    retention_days: float | None = None,
+    sender: NotificationSender | None = None,
 ) -> AsyncGenerator[JobWorld]:
     """Yield the jobs of a daemon that uses this store."""
     reports: list[tuple[str, Exception]] = []
@@ -84,7 +89,13 @@ async def job_world(
 
     deps = PhaseDeps(JobKinds(kind), now, lambda job_id, error: reports.append((job_id, error)))
     writers = JobWriters(open_store, now)
-    jobs = Jobs(writers, LocalScheduler(writers, deps, queues or {}), deps)
+    jobs = Jobs(
+        writers,
+        LocalScheduler(writers, deps, {name: partial(int, limit) for name, limit in (queues or {}).items()}),
+        deps,
+        retention_days=retention_days,
+        sender=sender,
+    )
     world = JobWorld(jobs, store, reports)
     try:
         yield world

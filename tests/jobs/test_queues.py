@@ -10,11 +10,12 @@ from pydantic import ValidationError
 from forge_proxy.core.background import DailyHours
 from forge_proxy.jobs.cancellation import Cancelled
 from forge_proxy.jobs.config import JobsConfig
-from forge_proxy.jobs.queues import JobQueues, QueueStatus
+from forge_proxy.jobs.ports import QueueStatus
+from forge_proxy.jobs.queues import JobQueues
 
 
 async def test_a_queue_reports_what_runs_and_waits() -> None:
-    queues, ends, cancel = JobQueues({"one": 1, "unused": 3}), asyncio.Event(), asyncio.Event()
+    queues, ends, cancel = JobQueues({"one": lambda: 1, "unused": lambda: 3}), asyncio.Event(), asyncio.Event()
 
     async def run(cancel: asyncio.Event) -> None:
         async with queues.slot("one", cancel):

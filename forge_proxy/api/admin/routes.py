@@ -15,6 +15,7 @@ from forge_proxy.api.admin.compaction import CompactionEndpoints
 from forge_proxy.api.admin.former_names import FormerName
 from forge_proxy.api.admin.guardrails import GuardrailEndpoints
 from forge_proxy.api.admin.heuristics import HeuristicEndpoints
+from forge_proxy.api.admin.jobs import JobEndpoints
 from forge_proxy.api.admin.ledger import LedgerEndpoints
 from forge_proxy.api.admin.requests import RequestEndpoints
 from forge_proxy.api.admin.retries import RetryEndpoints
@@ -43,11 +44,12 @@ _NOT_MANAGED = error_responses(**{
 })  # fmt: skip
 _NO_MODEL = error_responses(**{"404": "No such model."})
 _NOT_SWITCHED = error_responses(**{"502": "The budget could not be switched; nothing was changed."})
+_STREAM = {"200": {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
 _NO_STORE = error_responses(**{"503": "The store is unavailable."})
 _CONFLICT = error_responses(**{
     "409": "The state of the run does not allow it, or another version wrote the run; nothing was changed.",
 })  # fmt: skip
-_NOT_READABLE = error_responses(**{"409": "Another version wrote the run, and this one cannot read it."})
+_NOT_READABLE = error_responses(**{"409": "Another version wrote it, and this one cannot read it."})
 _NOT_SUBMITTED = error_responses(**{
     "404": "No such model.",
     "409": "The Idempotency-Key was used for another submission.",
@@ -104,6 +106,8 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     add("POST", "/reload", settings.reload, "Reload the settings", _NOT_SWITCHED)
     if parts.stored is not None:
         _add_requests(add, parts.stored)
+    if parts.jobs is not None:
+        _add_jobs(add, JobEndpoints(parts.jobs, keepalive_seconds))
     if parts.runs is not None:
         _add_runs(add, RunEndpoints(parts.runs, keepalive_seconds))
 
@@ -122,13 +126,23 @@ def _add_requests(add: Callable[..., None], stored: RequestSource) -> None:
     add("GET", "/ledger", ledger.read, "Show the reliability ledger", _NO_STORE)
 
 
+def _add_jobs(add: Callable[..., None], jobs: JobEndpoints) -> None:
+    known = {**_NO_STORE, **error_responses(**{"404": "No such job."})}
+    conflict = error_responses(**{
+        "409": "The job has ended already, or another version wrote it; nothing was changed.",
+    })  # fmt: skip
+    add("GET", "/jobs", jobs.list, "List the jobs of all kinds", known)
+    add("GET", "/jobs/{job_id}", jobs.read, "Show a job", {**known, **_NOT_READABLE})
+    add("GET", "/jobs/{job_id}/events", jobs.events, "Stream the events of a job", {**known, **_STREAM})
+    add("POST", "/jobs/{job_id}/cancel", jobs.cancel, "Cancel a job", {**known, **conflict})
+
+
 def _add_runs(add: Callable[..., None], runs: RunEndpoints) -> None:
     known = {**_NO_STORE, **error_responses(**{"404": "No such run."})}
-    stream = {"200": {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
     add("POST", "/runs", runs.submit, "Submit a run", {**_NO_STORE, **_NOT_SUBMITTED})
     add("GET", "/runs", runs.list, "List the runs", _NO_STORE)
     add("GET", "/runs/{run_id}", runs.read, "Show a run", {**known, **_NOT_READABLE})
-    add("GET", "/runs/{run_id}/events", runs.events, "Stream the events of a run", {**known, **stream})
+    add("GET", "/runs/{run_id}/events", runs.events, "Stream the events of a run", {**known, **_STREAM})
     add(
         "POST",
         "/runs/{run_id}/tool_outputs",

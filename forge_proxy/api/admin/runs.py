@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from forge_proxy.api.admin.event_position import AFTER, LAST_EVENT_ID, read_position
 from forge_proxy.api.admin.former_names import FormerName
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.workflows.runs.execution import open_calls
@@ -132,20 +132,13 @@ class RunEndpoints:
         self,
         request: Request,
         run_id: RunIdInPath,
-        after: Annotated[
-            int, Query(ge=0, le=2**31 - 1, description="The id of an event; only later ones are sent.")
-        ] = 0,
-        last_event_id: Annotated[
-            str | None, Header(description="The same, sent by browsers that reconnect; it takes precedence.")
-        ] = None,
+        after: AFTER = 0,
+        last_event_id: LAST_EVENT_ID = None,
     ) -> Response:
         """Stream the events of a run as server-sent events with ids: first all past ones, then each new one. The stream
         ends with the run. A client that was disconnected continues after the last id that it received.
         """
-        if last_event_id is not None:
-            if not re.fullmatch("[0-9]{1,10}", last_event_id) or int(last_event_id) >= 2**31:
-                raise InvalidRequest("Last-Event-ID", "expected the id of an event, which is a number")
-            after = int(last_event_id)
+        after = read_position(after, last_event_id)
         from forge_proxy.api.event_stream import event_stream  # imports sse_starlette: slow, and rarely needed
 
         await self._runs.head(run_id)

@@ -12,6 +12,7 @@ from forge_proxy.api.metrics import MetricsSource
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource
+from forge_proxy.jobs.service import Jobs
 from forge_proxy.workflows.runs.service import Runs
 
 
@@ -51,6 +52,7 @@ class AdminServices:
     runs: Runs | None = None
     metrics: MetricsSource | None = None
     stored: RequestSource | None = None
+    jobs: Jobs | None = None
 
     @property
     def managed(self) -> BackendControl:

@@ -15,7 +15,9 @@ from forge_proxy.api.admin.services import AdminServices
 from forge_proxy.core.background import Obstacle
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.queueing import FairQueue
+from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.engine.memory import MEGABYTE
+from forge_proxy.jobs.service import Jobs
 
 
 class BackgroundInfo(BaseModel):
@@ -72,6 +74,24 @@ class HardwareInfo(BaseModel):
     because = former_field("reason", str)
 
 
+class JobQueueInfo(BaseModel):
+    """A queue of jobs."""
+
+    running: int = Field(description="Steps that are being executed.")
+    waiting: int = Field(description="Steps that wait for one of them to end.")
+    limit: int = Field(description="The largest number of running steps.")
+
+
+class JobsNow(BaseModel):
+    """The jobs of the daemon."""
+
+    scheduler: str = Field(description="What starts the steps of jobs: `local`.")
+    queues: dict[str, JobQueueInfo]
+    unfinished: dict[str, int] | None = Field(
+        description="The number of jobs that have not ended, by status; null if the store is not open."
+    )
+
+
 class StatusInfo(BaseModel):
     """The state of the daemon."""
 
@@ -83,6 +103,7 @@ class StatusInfo(BaseModel):
     memory: MemoryNow
     guardrails: GuardrailsInfo
     hardware: HardwareInfo
+    jobs: JobsNow | None = Field(description="Null if there is no service of jobs.")
 
 
 class TemplateInfo(BaseModel):
@@ -155,6 +176,7 @@ class StatusEndpoints:
             ),
             guardrails=to_guardrails_info(parts.engine.policies.guardrails),
             hardware=await self._hardware(),
+            jobs=None if parts.jobs is None else await _read_jobs(parts.jobs),
         )
 
     async def models(self) -> ModelInfoList:
@@ -185,6 +207,19 @@ class StatusEndpoints:
             cores=found.cores,
             reason=found.reason,
         )
+
+
+async def _read_jobs(jobs: Jobs) -> JobsNow:
+    try:
+        unfinished = await jobs.count_unfinished()
+    except StoreUnavailable:  # the status must not depend on the store
+        unfinished = None
+    now = jobs.status()
+    queues = {
+        name: JobQueueInfo(running=queue.running, waiting=queue.waiting, limit=queue.limit)
+        for name, queue in now.queues.items()
+    }
+    return JobsNow(scheduler=now.name, queues=queues, unfinished=None if unfinished is None else {**unfinished})
 
 
 def _to_queue_info(queue: FairQueue, now: float) -> QueueInfo:

@@ -15,6 +15,8 @@ JobStatus: TypeAlias = Literal[
 """`waiting` is for a time or for child jobs, `requires_action` for the job's client, `halted` for a person."""
 FINISHED: tuple[JobStatus, ...] = ("completed", "failed", "cancelled")
 """Final statuses."""
+NOTIFIED: tuple[JobStatus, ...] = (*FINISHED, "requires_action", "halted")
+"""Statuses of which a job's client is notified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,28 @@ class OutboxEntry:
     id: int
     job_id: str
     signal: OutboxSignal
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Jobs of a kind that are created again and again. Times are in seconds since 1970."""
+
+    name: str
+    kind: str
+    interval: float
+    """Seconds."""
+    next_at: float
+    job_id: str | None = None
+    """The job that was created last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """The client of a job has to be notified, at `url`, of the event that gave the job its status."""
+
+    job_id: str
+    event: int
+    url: str
 
 
 @dataclass(frozen=True, slots=True)

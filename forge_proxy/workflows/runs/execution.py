@@ -60,6 +60,8 @@ class ExecutionDeps:
     engine: Engine
     tools: ToolRegistry
     report: Callable[[str, Exception], None]
+    check_notify_url: Callable[[str], None]
+    """Raises `InvalidRequest` for a URL that may not be called."""
 
 
 class RunHandler:

@@ -10,8 +10,9 @@ from contextlib import aclosing
 from forge_proxy.core.jobs.actions import NewJob, write_action
 from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, NewEvent
 from forge_proxy.core.workflow.run import RunState
+from forge_proxy.jobs.ids import new_job_id
 from forge_proxy.jobs.ports import JobFilter
-from forge_proxy.jobs.service import Jobs, new_job_id
+from forge_proxy.jobs.service import Jobs
 from forge_proxy.workflows.runs.errors import RunNotFound, as_run_errors
 from forge_proxy.workflows.runs.execution import (
     AWAIT_CLIENT,
@@ -46,12 +47,14 @@ class Runs:
         """
         claim = None if key is None else IdempotencyClaim(f"run:{key}", digest_of(submission))
         self._deps.engine.models.resolve_cached(submission.model)  # raises
+        if submission.notify_url is not None:
+            self._deps.check_notify_url(submission.notify_url)
         submission = await resolve_tools(submission, self._deps.tools)
         workflow = submission.workflow.definition()
         state = submission.begin(workflow)
         text = write_text(submission.model_dump_json(), state)
         run_id = new_job_id("run", self._now())
-        new = NewJob(run_id, RunHandler.kind, workflow.name, text, submission.model)
+        new = NewJob(run_id, RunHandler.kind, workflow.name, text, submission.model, submission.notify_url)
         with as_run_errors(run_id):
             job = await self._jobs.submit(new, message_events((), state.messages), claim=claim)
             return StoredRun.of(job, text if job.id == run_id else await self._jobs.read_state(job))
@@ -136,7 +139,8 @@ def is_run_id(text: str) -> bool:
 
 def digest_of(submission: Submission) -> str:
     """Return a digest that identifies a submission."""
-    text = submission.model_dump_json()
+    without = {"notify_url"} if submission.notify_url is None else None  # which no submission had before 0.3
+    text = submission.model_dump_json(exclude=without)
     # Keys that were used before 0.3 stay valid: their digests have the former name.
     text = text.replace('{"by":"client"}', f'{{"by":"{FORMER_CLIENT_KIND}"}}')
     return hashlib.sha256(text.encode()).hexdigest()

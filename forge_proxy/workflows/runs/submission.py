@@ -168,6 +168,13 @@ class Submission(StorableModel):
         default_factory=dict, description="Arbitrary data of the client, returned unchanged."
     )
 
+    notify_url: str | None = Field(
+        default=None,
+        max_length=2000,
+        description="A URL that is called when the run ends or waits for outputs. tools.callbacks.allow must list its"
+        " origin.",
+    )
+
     @property
     def executes(self) -> dict[str, dict[str, Json]]:
         """The executor of each tool, by the tool's name."""

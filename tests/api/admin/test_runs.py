@@ -54,6 +54,16 @@ async def post(client: httpx.AsyncClient, found: JsonDict, *outputs: JsonDict) -
     return await client.post(f"{RUNS}/{found['id']}/tool_outputs", json={"outputs": said})
 
 
+async def test_a_url_for_notifications_must_be_listed() -> None:
+    callbacks = {"allow": ["http://listed.example.com"], "secret": "a secret of the tests"}
+    async with world(FINISH, tools={"callbacks": callbacks}) as client:
+        other = await client.post(RUNS, json=run(notify_url="http://other.example.com/hook"))
+        listed = await client.post(RUNS, json=run(notify_url="http://listed.example.com/hook"))
+
+    assert error(other) == (400, None, "notify_url")
+    assert listed.status_code == 200
+
+
 async def test_a_submitted_run_completes_with_its_result() -> None:
     async with world(LOOK, FINISH) as client:
         found = await waiting(client, run(metadata={"a": None}))

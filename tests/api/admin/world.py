@@ -131,7 +131,7 @@ async def world(
                 engine,
                 backend,
                 now.server,
-                replace(admin, runs=services.runs),
+                replace(admin, runs=services.runs, jobs=services.jobs),
                 keys,
                 responses=responses,
                 background=services.background,
