@@ -125,18 +125,23 @@ def test_whatever_a_model_writes_is_a_complete_stream(deltas: list[Delta]) -> No
     assert sorted(done) == list(range(len(done)))
 
 
-@pytest.mark.parametrize("depth", [100, 250, 400])
-def test_a_deeply_nested_request_is_encoded_as_far_as_it_can_be_sent(depth: int) -> None:
+def nested_tool(depth: int) -> JsonDict:
     schema: Any = {}
     for _ in range(depth):
         schema = {"items": schema}
-    body: JsonDict = {"input": "Hi", "tools": [{"type": "function", "name": "f", "parameters": schema}]}
+    return {"input": "Hi", "tools": [{"type": "function", "name": "f", "parameters": schema}]}
 
-    decoded = DecodedResponsesRequest(decode_request(body))
-    try:
-        orjson.dumps(decoded.chat.body)
-    except TypeError:  # the model server could not receive it
-        return
-    encoder = decoded.stream_encoder("r", 0)
+
+@pytest.mark.parametrize("depth", [100, 240])
+def test_a_deeply_nested_tool_is_repeated_in_the_response(depth: int) -> None:
+    body = nested_tool(depth)
+
+    encoder = DecodedResponsesRequest(decode_request(body)).stream_encoder("r", 0)
     stream = b"".join(encoder.write(chunk) for chunk in ANSWER) + encoder.finish(Report(Outcome.CLEAN))
+
     assert final_response(read_events(stream))["tools"] == body["tools"]
+
+
+def test_a_tool_that_is_nested_too_deeply_to_be_repeated_is_refused_with_the_field() -> None:
+    with pytest.raises(InvalidRequest, match="tools: nested too deeply to be repeated in the response"):
+        DecodedResponsesRequest(decode_request(nested_tool(400))).stream_encoder("r", 0)
