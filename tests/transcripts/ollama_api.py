@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.fakes.says import Said
 from tests.transcripts.exchange import Exchange
 from tests.transcripts.replies import PLAIN, SEQUENCES, openai_replies
 from tests.transcripts.server import JSON, LINES, Reply
@@ -64,10 +65,15 @@ _WRONG: dict[str, tuple[str, Any]] = {
 _EMBEDDED = Reply(b'{"data": [{"embedding": [1.0, 2.5]}], "usage": {"prompt_tokens": 3, "total_tokens": 3}}')
 
 
+def _sequence(name: str) -> tuple[Said, ...]:
+    """The model's responses. One that fails is retried by the daemon, since no client of this API does it."""
+    return SEQUENCES[name] * (3 if name == "500" else 1)
+
+
 def ollama_exchanges() -> list[Exchange]:
     """All exchanges of the API before a server of OpenAI's API, in order."""
     made = [
-        Exchange(f"{name}, {form}", openai_replies(SEQUENCES[said], stream=stream or "tools" in body),
+        Exchange(f"{name}, {form}", openai_replies(_sequence(said), stream=stream or "tools" in body),
                  {**body, **({} if stream else {"stream": False})}, path=CHAT)
         for name, (said, body) in _CHATS.items()
         for stream, form in ((False, "whole"), (True, "streamed"))

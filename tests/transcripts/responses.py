@@ -78,7 +78,7 @@ _WRONG: dict[str, Any] = {
     "no JSON": b"{",
     "no input": {"model": "scripted"},
     "an unknown model": {**_PLAIN, "model": "unknown"},
-    "background": {**_PLAIN, "background": True},
+    "background": {**_PLAIN, "background": True, "store": False},
     "an unknown previous response": {**_PLAIN, "previous_response_id": "resp_unknown"},
     "a tool without a name": {**_PLAIN, "tools": [{"type": "function"}]},
     "an invalid schema": {**_PLAIN, "tools": [{**_WEATHER, "parameters": {"type": "strin"}}]},
