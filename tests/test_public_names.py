@@ -79,7 +79,9 @@ NOT_MET_BY_PROGRAMS = (
     "forge_proxy.api.admin",  # answered over HTTP
     "forge_proxy.api.disconnect",
     "forge_proxy.api.access_denied",
+    "forge_proxy.batches",  # answered over HTTP
     "forge_proxy.cli",  # printed by the commands
+    "forge_proxy.core.files",  # answered over HTTP
     "forge_proxy.core.store_errors",  # of runs, as below
     "forge_proxy.core.requests",
     "forge_proxy.core.files",  # answered over HTTP, as the next ones

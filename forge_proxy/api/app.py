@@ -12,6 +12,8 @@ from forge_proxy.api.admin.services import AdminServices
 from forge_proxy.api.auth import METRICS_PATH, ApiKeyMiddleware, KeyRing
 from forge_proxy.api.background.endpoint import ResponsesEndpoint
 from forge_proxy.api.background.service import BackgroundResponses
+from forge_proxy.api.batch_lines import BatchLineExecutor
+from forge_proxy.api.batches import BatchEndpoints
 from forge_proxy.api.bodies import LargeBodies
 from forge_proxy.api.chat_completions import CHAT_COMPLETIONS
 from forge_proxy.api.config import ServerConfig
@@ -34,18 +36,23 @@ from forge_proxy.api.ollama_embeddings import OllamaEmbeddings
 from forge_proxy.api.ollama_models import OllamaModels
 from forge_proxy.api.origins import HostNames, OriginMiddleware
 from forge_proxy.api.rejection_log import RejectionLogMiddleware
-from forge_proxy.api.relay import RelayEndpoint
+from forge_proxy.api.relay import MODEL_ROUTES, RelayEndpoint
 from forge_proxy.api.request_id_header import RequestIdHeaderMiddleware
 from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.api.responses import RESPONSES, ResponseEndpoints
 from forge_proxy.api.surface import Surface
 from forge_proxy.batches.files import Files
+from forge_proxy.batches.service import Batches
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.memory import MemoryBudget, memory_limit
+from forge_proxy.engine.memory import MEGABYTE, MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
 
 SURFACES = (CHAT_COMPLETIONS, RESPONSES, MESSAGES, *OLLAMA_SURFACES)
 """The APIs that clients speak. Errors of paths that belong to none of them have OpenAI's format."""
+_WHOLE_ROUTES = (
+    *MODEL_ROUTES, "/v1/messages/count_tokens", "/v1/responses/input_tokens", "/api/embed", "/api/embeddings",
+)  # fmt: skip
+"""Routes whose requests always have whole responses in JSON."""
 _EXPOSED_HEADERS = (
     "request-id",
     "retry-after",
@@ -71,10 +78,13 @@ def create_app(
     responses: ResponseStorage | None = None,
     files: Files | None = None,
     background: BackgroundResponses | None = None,
+    batches: Batches | None = None,
+    lines: BatchLineExecutor | None = None,
 ) -> FastAPI:
     """Create the application for one engine and its backend; with an admin API if `admin` is passed.
 
     Responses are stored if `responses` is passed, and files if `files` is; `background` answers in the background.
+    `lines` sends the lines of `batches`.
 
     Raises `ServerConfigError` if the keys cannot be read.
     """
@@ -88,7 +98,11 @@ def create_app(
     hot = _add_surfaces(app, surfaces, engine, config, memory, responses, background)
     _add_read_routes(app, engine, backend, surfaces)
     if files is not None:
-        FileEndpoints(files).add_routes(app)
+        FileEndpoints(files, batches).add_routes(app)
+    if batches is not None:
+        BatchEndpoints(batches, LargeBodies()).add_routes(app)
+    if lines is not None:
+        lines.attach(app, {*hot, *_WHOLE_ROUTES}, int(config.max_body_mb * MEGABYTE), memory)
     if admin is not None:
         add_admin_routes(app, admin, config.keepalive_seconds)
         add_dashboard(app)
@@ -154,7 +168,7 @@ def _add_read_routes(app: FastAPI, engine: Engine, backend: Backend, surfaces: S
 
 def _add_request_checks(app: FastAPI, config: ServerConfig, keys: KeyRing, memory: MemoryBudget) -> None:
     """Add the checks that every request passes. The middleware that is added last runs first."""
-    app.add_middleware(BodyLimitMiddleware, limit=int(config.max_body_mb * 1024 * 1024), memory=memory)
+    app.add_middleware(BodyLimitMiddleware, limit=int(config.max_body_mb * MEGABYTE), memory=memory)
     app.add_middleware(ApiKeyMiddleware, keys=keys)
     if config.allowed_origins:  # before the key check: CORS preflight requests carry no key
         app.add_middleware(

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from forge_proxy._version import __version__
+from forge_proxy.api.batches_openapi import BATCH_PATHS, BATCH_SCHEMAS
 from forge_proxy.api.files_openapi import FILE_PATHS, FILE_SCHEMAS
 from forge_proxy.api.openapi import PATHS, SCHEMAS, TOO_LARGE
 from forge_proxy.api.relay import RELAY_PATHS
@@ -97,7 +98,7 @@ class ApiDescription:
             schemas, paths = document.setdefault("components", {}).setdefault("schemas", {}), document["paths"]
             for written_schemas, written_paths in (
                 (SCHEMAS, {**RELAY_PATHS, **PATHS}),
-                (FILE_SCHEMAS, FILE_PATHS),
+                (FILE_SCHEMAS | BATCH_SCHEMAS, FILE_PATHS | BATCH_PATHS),
                 *((surface.openapi_schemas, surface.openapi_paths) for surface in reversed(self._surfaces)),
             ):
                 schemas, paths = {**written_schemas, **schemas}, {**written_paths, **paths}

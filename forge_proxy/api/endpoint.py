@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,7 @@ from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies, LargeResponse, re
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.error_responses import error_response
-from forge_proxy.api.identity import client_of, origin_of, owner_of, request_id_of
+from forge_proxy.api.identity import ON_PROMPT, client_of, origin_of, owner_of, request_id_of
 from forge_proxy.api.limits import memory_of
 from forge_proxy.api.outcome_headers import compaction_headers, dropped_headers, outcome_headers
 from forge_proxy.api.prompt_size import PromptSizeEncoder, with_prompt_size
@@ -79,6 +79,8 @@ class SurfaceEndpoint:
                 save = partial(self._storage.save, decoded, encoder) if self._storage else None
                 headers |= dropped_headers(chat)
                 return StreamingAnswer(answer, encoder, self._config, headers, self._surface.stream_errors, save)
+            if (on_prompt := request.scope.get(ON_PROMPT)) is not None:
+                answer = call_at_first_chunk(answer, on_prompt)
             async with cancel_on_disconnect(request.receive):
                 return await self._answer_whole(answer, decoded, request_id, headers)
         except ForgeError as error:
@@ -144,6 +146,16 @@ class SurfaceEndpoint:
             received = ReceivedRequest(body, size, owner_of(request), memory_of(request.scope))
             return await self._storage.decode(received, self._large_bodies), size
         return await self._large_bodies.convert(size, partial(self._surface.decode_request, body)), size
+
+
+async def call_at_first_chunk(
+    answer: AsyncGenerator[AnswerEvent], on_prompt: Callable[[], None]
+) -> AsyncGenerator[AnswerEvent]:
+    """Yield the events of an answer, and call `on_prompt` at the first one."""
+    async with aclosing(answer) as events:
+        async for item in events:
+            on_prompt()
+            yield item
 
 
 async def read_json(request: Request, large_bodies: LargeBodies) -> tuple[JsonObject, int]:

@@ -27,6 +27,7 @@ from forge_proxy.api.access_denied import (
 from forge_proxy.api.admin.ports import NotManaged, WrongSettings
 from forge_proxy.api.backend_errors import classify_backend_error
 from forge_proxy.api.disconnect import ShuttingDown
+from forge_proxy.batches.errors import BatchConflict, BatchNotFound, FileInUse
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendDown,
@@ -116,6 +117,9 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     StoredFileNotFound: (404, "invalid_request_error", "file_not_found"),
     FileTooLarge: (413, "invalid_request_error", "file_too_large"),
     RangeNotSatisfiable: (416, "invalid_request_error", "range_not_satisfiable"),
+    FileInUse: (409, "invalid_request_error", "file_in_use"),
+    BatchNotFound: (404, "invalid_request_error", "batch_not_found"),
+    BatchConflict: (409, "invalid_request_error", "batch_conflict"),
     JobNotFound: (404, "invalid_request_error", "job_not_found"),
     JobConflict: (409, "invalid_request_error", "job_conflict"),
     JobNotReadable: (409, "invalid_request_error", "job_not_readable"),

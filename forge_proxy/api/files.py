@@ -17,6 +17,7 @@ from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import owner_of, request_id_of
 from forge_proxy.api.paging import read_page
 from forge_proxy.batches.files import Files, FileUpload
+from forge_proxy.batches.service import Batches
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.files import StoredFile
 from forge_proxy.wire.clients.files import (
@@ -39,8 +40,9 @@ _MAX_FORM = 64 * 1024
 class FileEndpoints:
     """The endpoints for files. Each client sees its own."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, batches: Batches | None = None) -> None:
         self._files = files
+        self._batches = batches
 
     def add_routes(self, app: FastAPI) -> None:
         """Add the routes."""
@@ -82,7 +84,9 @@ class FileEndpoints:
         return JSONResponse(encode_file(await self._find(request)))
 
     async def _delete(self, request: Request) -> Response:
-        name = request.path_params["id"]
+        name = (await self._find(request)).id
+        if self._batches is not None:
+            await self._batches.check_unused(name)
         await self._files.delete(name, owner_of(request))
         return JSONResponse({"id": name, "object": "file", "deleted": True})
 

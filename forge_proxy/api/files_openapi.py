@@ -52,6 +52,7 @@ _FILE_PARAMETERS: list[dict[str, Any]] = [
 ]  # fmt: skip
 STORED_ERRORS = error_responses(400, 401, 403, **{"503": "The store cannot be used: `store_unavailable`."})
 _NOT_FOUND = error_responses(**{"404": "No such file is stored for this key: `file_not_found`."})
+_IN_USE = error_responses(**{"409": "A batch reads the file: `file_in_use`."})
 ID_PARAMETER: dict[str, Any] = {
     "name": "id", "in": "path", "required": True, "description": "The id.",
     "schema": {"type": "string", "minLength": 1},
@@ -84,7 +85,9 @@ FILE_PATHS: dict[str, Any] = {
     },
     "/v1/files/{id}": {
         "get": describe("get_file", "Show a file", "File", ID_PARAMETER, tag="files", errors=_NOT_FOUND),
-        "delete": describe("delete_file", "Delete a file", "FileDeleted", ID_PARAMETER, tag="files", errors=_NOT_FOUND),
+        "delete": describe(
+            "delete_file", "Delete a file", "FileDeleted", ID_PARAMETER, tag="files", errors={**_NOT_FOUND, **_IN_USE}
+        ),
     },
     "/v1/files/{id}/content": {
         "get": {

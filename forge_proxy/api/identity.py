@@ -16,6 +16,10 @@ _USABLE = re.compile(r"[\x21-\x7e]{1,128}")
 _PRODUCT = re.compile(r"[A-Za-z0-9][\w.+@-]{0,40}(?:/[\w.+-]{1,40})?", re.ASCII)
 KEY_LABEL = "forge_proxy.key_label"
 """Where the scope of a request has the label of its key."""
+OWNER = "forge_proxy.owner"
+"""Where the scope of a batch's line has the owner of the batch: it has no key."""
+ON_PROMPT = "forge_proxy.on_prompt"
+"""Where the scope of a batch's line has a function that is called when its prompt has been processed."""
 
 
 def request_id_of(request: Request) -> str:
@@ -42,6 +46,8 @@ def client_of(request: Request) -> str:
 
 def owner_of(request: Request) -> str:
     """Return a label of the client's key, which owns what is stored for it; the same for all clients without a key."""
+    if (owner := request.scope.get(OWNER)) is not None:
+        return owner
     key = _header(request, b"authorization") or _header(request, b"x-api-key") or ""
     return hashlib.sha256(_SCHEME.sub("", key).encode()).hexdigest()
 

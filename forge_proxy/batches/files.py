@@ -17,6 +17,7 @@ _DAY = 24 * 3600
 _MB = 1_000_000
 _INCOMPLETE_SECONDS = 24 * 3600
 """How long what was stored of an upload is kept if the daemon is killed meanwhile."""
+_CLOSE_SECONDS = 5.0
 _STORED_AT_ONCE = 16
 """Blocks of one transaction: a megabyte."""
 
@@ -38,14 +39,17 @@ class Files:
         self._config = config
         self._tasks = ShieldedTasks()
 
-    async def create(self, owner: str, file_id: str | None = None) -> FileUpload:
-        """Create a file, which is found once its upload is finished. One with the same id is replaced."""
+    async def create(self, owner: str, file_id: str | None = None, *, is_limited: bool = True) -> FileUpload:
+        """Create a file, which is found once its upload is finished. One with the same id is replaced.
+
+        Without `is_limited`, it may have any size.
+        """
         now = self._now()
         file_id = file_id or f"file-{secrets.token_hex(16)}"
         file = StoredFile(file_id, owner, "", "user_data", 0, now, now + _INCOMPLETE_SECONDS)
         store = await self._open_store()
         await self.run(store.create(file))
-        return FileUpload(file, store, self)
+        return FileUpload(file, store, self, is_limited=is_limited)
 
     async def get(self, file_id: str, owner: str) -> StoredFile:
         """Return a file. Raises `StoredFileNotFound`."""
@@ -84,6 +88,10 @@ class Files:
         """Delete a file. Raises `StoredFileNotFound`."""
         await self.run((await self._open_store()).delete(file_id, owner, self._now()))
 
+    async def close(self) -> None:
+        """Wait for operations in progress, before the store is closed."""
+        await self._tasks.close(_CLOSE_SECONDS)
+
     def check_size(self, size: int) -> None:
         """Raise `FileTooLarge` for a file of more bytes than may be stored."""
         if size > self._config.max_mb * _MB:
@@ -101,10 +109,11 @@ class Files:
 class FileUpload:
     """A file that is being written."""
 
-    def __init__(self, file: StoredFile, store: FileStore, files: Files) -> None:
+    def __init__(self, file: StoredFile, store: FileStore, files: Files, *, is_limited: bool) -> None:
         self._file = file
         self._store = store
         self._files = files
+        self._is_limited = is_limited
         self._pending = bytearray()
         self._position = 0
         self._size = 0
@@ -112,7 +121,8 @@ class FileUpload:
     async def write(self, data: bytes) -> None:
         """Append data. Raises `FileTooLarge`."""
         self._size += len(data)
-        self._files.check_size(self._size)
+        if self._is_limited:
+            self._files.check_size(self._size)
         self._pending += data
         if len(self._pending) >= BLOCK * _STORED_AT_ONCE:
             await self._store_blocks(len(self._pending) // BLOCK)

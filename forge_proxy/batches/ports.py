@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
 
 from forge_proxy.core.files import FilePurpose, StoredFile
 
@@ -57,3 +58,43 @@ class FileStore(Protocol):
 
 
 OpenFileStore: TypeAlias = Callable[[], Awaitable[FileStore]]
+
+
+@dataclass(frozen=True, slots=True)
+class LineRequest:
+    """The request of one line."""
+
+    endpoint: str
+    body: bytes
+    """JSON."""
+    request_id: str
+    owner: str
+    """The client to which what the request stores belongs."""
+    on_prompt: Callable[[], None]
+    """Called when the model server has processed the prompt, if that can be told before the response ends."""
+
+
+LineFailure: TypeAlias = Literal["permanent", "transient", "unavailable"]
+"""`transient` may succeed if it is sent again; `unavailable` will, once the model server or the store is back."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineResponse:
+    """A whole response. `failure` is None if the request succeeded."""
+
+    status: int
+    body: bytes
+    failure: LineFailure | None = None
+
+
+class LineExecutor(Protocol):
+    """Answers requests like those of clients, as background work. `api/batch_lines.py` has one."""
+
+    @property
+    def endpoints(self) -> Collection[str]:
+        """The paths of requests that have whole responses."""
+        ...
+
+    async def send(self, request: LineRequest) -> LineResponse:
+        """Answer a request. Errors are responses, too."""
+        ...

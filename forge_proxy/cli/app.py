@@ -15,6 +15,7 @@ from forge_proxy._version import __version__
 from forge_proxy.api.config import ServerConfigError
 from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.cli.admin import add_admin_commands
+from forge_proxy.cli.batches import batches as batch_commands
 from forge_proxy.cli.config import config as config_commands
 from forge_proxy.cli.connect.command import connect
 from forge_proxy.cli.evals.commands import evals
@@ -110,6 +111,7 @@ def start() -> None:
 add_admin_commands(app)
 app.add_typer(config_commands)
 app.add_typer(run_commands)
+app.add_typer(batch_commands)
 app.add_typer(request_commands)
 app.add_typer(job_commands)
 app.add_typer(evals)

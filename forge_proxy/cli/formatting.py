@@ -48,7 +48,7 @@ def status_rows(response: _JsonDict) -> list[tuple[str, str]]:
     gpus = [f"{gpu['name']} ({gpu['vram_mb'] or '?'} MiB)" for gpu in hardware["gpus"]]
     cores = f"{hardware['cores']} cores"
     rows = [
-        ("daemon", f"forge-proxy {response['version']}, up {_duration(response['uptime_seconds'])}"),
+        ("daemon", f"forge-proxy {response['version']}, up {describe_duration(response['uptime_seconds'])}"),
         ("backend", _place(backend)),
         ("reason", backend["reason"]),
         ("health", f"{health['status']} {health['detail']}".strip()),
@@ -146,7 +146,8 @@ def _word(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _duration(seconds: float) -> str:
+def describe_duration(seconds: float) -> str:
+    """Describe a duration by its two largest units."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

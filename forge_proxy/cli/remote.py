@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from forge_proxy.core.errors import ForgeError
@@ -81,6 +82,36 @@ class AdminClient:
         if response.is_success and isinstance(content, dict):
             return content  # pyright: ignore[reportUnknownVariableType]
         raise self._refusal(content, response.status_code)
+
+    def upload(self, path: str, file: Path, fields: dict[str, str]) -> dict[str, Any]:
+        """Upload a file with the fields of a form, in pieces. Raises `NoDaemon`, `DaemonError` or `OSError`."""
+        import httpx
+
+        with file.open("rb") as content:
+            try:
+                response = httpx.post(
+                    self.root + path, data=fields, files={"file": (file.name, content)}, headers=self._headers,
+                    timeout=httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
+                )  # fmt: skip
+            except (httpx.TransportError, httpx.InvalidURL) as exc:
+                raise self._no_daemon(exc) from exc
+        if response.is_success:
+            return response.json()
+        raise self._refusal(_json_of(response.text), response.status_code)
+
+    def download(self, path: str) -> Generator[bytes]:
+        """Yield the content of a route in pieces. Raises `NoDaemon` or `DaemonError`."""
+        import httpx
+
+        timeout = httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
+        try:
+            with httpx.stream("GET", self.root + path, headers=self._headers, timeout=timeout) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._refusal(_json_of(response.text), response.status_code)
+                yield from response.iter_bytes()
+        except (httpx.TransportError, httpx.InvalidURL) as exc:
+            raise self._no_daemon(exc) from exc
 
     def events(self, path: str, is_last: Callable[[SentEvent], bool]) -> Generator[SentEvent]:
         """Yield the server-sent events of an admin API route until the last one, reconnecting if the daemon restarts.

@@ -21,7 +21,7 @@ from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.backends.selection import SelectedBackend
 from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.daemon.container import EngineAssembly, MonotonicClock, assemble
-from forge_proxy.daemon.database import build_files, build_response_storage, shared_database
+from forge_proxy.daemon.database import build_response_storage, shared_database
 from forge_proxy.daemon.jobs import JobServices, build_jobs, resume, store_url
 from forge_proxy.daemon.metrics import build_metrics
 from forge_proxy.daemon.reload import LiveSettings
@@ -161,7 +161,6 @@ async def build(
         metrics = build_metrics(parts)
         listeners.add(metrics)
         admin = _admin_services(parts, live, services, memory, metrics, stored)
-        files = build_files(settings, database)
         app = create_app(
             parts.engine,
             parts.backend,
@@ -170,8 +169,10 @@ async def build(
             keys,
             memory,
             responses=responses,
-            files=files,
+            files=services.batch_parts.files,
             background=services.background,
+            batches=services.batches,
+            lines=services.batch_parts.executor,
         )
         yield Daemon(parts, HttpServer(app, settings.server, memory), live, services, listener, log)
 

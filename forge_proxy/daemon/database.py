@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from forge_proxy.api.conversation_store import ConversationStore
 from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.api.response_store import ResponseRetention, ResponseStore
-from forge_proxy.batches.files import Files
-from forge_proxy.batches.ports import FileStore
 from forge_proxy.settings import Settings
 
 if TYPE_CHECKING:  # importing SQLAlchemy and Alembic takes most of a second
@@ -72,16 +70,6 @@ def build_response_storage(settings: Settings, database: SharedDatabase) -> Resp
     if store.responses == "never":
         return ResponseStorage(None, time.time, retention)
     return ResponseStorage(open_store, time.time, retention, open_conversations)
-
-
-def build_files(settings: Settings, database: SharedDatabase) -> Files:
-    """Return the files of a daemon."""
-
-    async def open_store() -> FileStore:
-        opened = await database.get()
-        return import_module("forge_proxy.store.files").FileRepository(opened)
-
-    return Files(open_store, time.time, settings.files)
 
 
 def _has_succeeded(opening: asyncio.Task[Database]) -> bool:

@@ -17,10 +17,12 @@ from forge_proxy.api.background.service import BackgroundResponses
 from forge_proxy.api.response_storage import ResponseStorage
 from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.backends.http import AioHttp
+from forge_proxy.batches.service import Batches
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jobs.outcomes import read_error_type
 from forge_proxy.core.jobs.records import StoredJob
 from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
+from forge_proxy.daemon.batches import BatchParts, build_batches
 from forge_proxy.daemon.database import SharedDatabase
 from forge_proxy.daemon.scheduling import FEED_SECONDS, build_scheduler
 from forge_proxy.engine.answer import Engine
@@ -48,6 +50,8 @@ _RETRY_WAIT = wait_chain(*map(wait_fixed, (2.0, 5.0, 15.0, 60.0)))
 """Seconds between attempts to open an unavailable store, whose database may start later. The last value repeats."""
 _MAX_RESPONSES = 64
 """Responses in the background that may wait for a slot of the model server; further ones wait in the database."""
+_MAX_BATCHES = 2
+"""Batches whose files are checked or written at a time."""
 _UNBOUNDED_LINES = 16
 """Lines of batches at a time for a model server that has no number of slots, such as vLLM."""
 _MAX_SILENCE_SECONDS = 3600.0
@@ -61,6 +65,8 @@ class JobServices:
     jobs: Jobs
     runs: Runs
     background: BackgroundResponses
+    batches: Batches
+    batch_parts: BatchParts
 
 
 @asynccontextmanager
@@ -96,11 +102,13 @@ async def build_jobs(
         tools = await closing.enter_async_context(open_registry(settings.tools, http, SystemClock(), observe))
         callbacks = settings.tools.callbacks
         deps = ExecutionDeps(engine, tools, report_stranded, lambda url: check_notify_url(url, callbacks))
-        phases = PhaseDeps(
-            JobKinds(RunHandler(deps), ResponseHandler(engine, responses, memory)), time.time, report_stranded
-        )
+        limits = queue_limits(settings, engine)
+        batches = build_batches(settings, database, limits["lines"])
+        kinds = JobKinds(RunHandler(deps), ResponseHandler(engine, responses, memory), *batches.handlers())
+        phases = PhaseDeps(kinds, time.time, report_stranded)
         writers = JobWriters(open_store, time.time, is_shared=is_shared)
-        scheduler = build_scheduler(settings.jobs, writers, phases, queue_limits(settings, engine), database)
+        scheduler = build_scheduler(settings.jobs, writers, phases, limits, database)
+        closing.push_async_callback(batches.files.close)
         jobs = Jobs(
             writers,
             scheduler,
@@ -111,7 +119,8 @@ async def build_jobs(
             sender=CallbackNotifications(callbacks, http, SystemClock(), observe),
         )
         closing.push_async_callback(jobs.close)
-        yield JobServices(jobs, Runs(jobs, deps, time.time), BackgroundResponses(jobs, responses))
+        runs, background = Runs(jobs, deps, time.time), BackgroundResponses(jobs, responses)
+        yield JobServices(jobs, runs, background, batches.service(jobs), batches)
 
 
 def queue_limits(settings: Settings, engine: Engine) -> dict[str, Callable[[], int]]:
@@ -122,6 +131,7 @@ def queue_limits(settings: Settings, engine: Engine) -> dict[str, Callable[[], i
     return {
         "runs": lambda: settings.runs.max_running,
         QUEUE: lambda: _MAX_RESPONSES,
+        "batches": lambda: _MAX_BATCHES,
         "tasks": lambda: queues.tasks,
         "lines": lambda: (engine.queue.slots or _UNBOUNDED_LINES) if lines == "auto" else lines,
         "checks": lambda: cores if queues.checks == "auto" else queues.checks,

@@ -25,3 +25,11 @@ class ShieldedTasks:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
+
+    async def close(self, seconds: float) -> None:
+        """Wait for the changes in progress, and cancel those that take longer."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -26,7 +26,7 @@ from pydantic_settings import (
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.catalog import ModelEntries
 from forge_proxy.backends.config import BackendConfig
-from forge_proxy.batches.config import FilesConfig
+from forge_proxy.batches.config import BatchesConfig, FilesConfig
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.deprecation import RenamedFields
@@ -88,6 +88,7 @@ class Settings(BaseSettings):
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
     jobs: JobsConfig = Field(default_factory=JobsConfig)
     runs: RunsConfig = Field(default_factory=RunsConfig)
+    batches: BatchesConfig = Field(default_factory=BatchesConfig)
     files: FilesConfig = Field(default_factory=FilesConfig)
     store: StoreConfig = Field(default_factory=StoreConfig)
     tools: ToolSettings = Field(default_factory=ToolSettings, description="How the tools of runs are executed.")

@@ -104,6 +104,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     match scope["path"]:
         case "/v1/chat/completions":
             asked = Asked.read(await _body_of(receive))
+            if not asked.stream:
+                await asyncio.sleep(asked.pace * asked.pieces)
             await (_stream(asked, send) if asked.stream else _send(send, whole_of(asked.model, asked.pieces)))
         case "/v1/models":
             cards = [{"id": name, "object": "model"} for name in (TALKS, CALLS, RESPONDS)]
