@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from alembic import command
 from alembic.config import Config
@@ -19,6 +20,8 @@ from forge_proxy.store.tables import METADATA
 
 _POSTGRES_DISK_FULL = "53100"
 """SQLSTATE `disk_full`."""
+_CLOSE_SECONDS = 5.0
+"""How long transactions in progress may take when the database is closed."""
 
 
 class Database:
@@ -26,6 +29,9 @@ class Database:
 
     def __init__(self, connections: DatabaseConnections) -> None:
         self._connections = connections
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @asynccontextmanager
     async def write(self) -> AsyncGenerator[AsyncConnection]:
@@ -35,18 +41,32 @@ class Database:
         there is one writing connection. Raises `StoreUnavailable`, or `IntegrityError` if a constraint is violated.
         """
         self._connections.check()
-        async with _transaction(self._connections.writer) as connection:
+        async with self._count(), _transaction(self._connections.writer) as connection:
             yield connection
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncConnection]:
         """Open a transaction that only reads. Raises `StoreUnavailable`."""
         self._connections.check()
-        async with _transaction(self._connections.readers) as connection:
+        async with self._count(), _transaction(self._connections.readers) as connection:
             yield connection
 
+    @asynccontextmanager
+    async def _count(self) -> AsyncGenerator[None]:
+        self._running += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
     async def close(self) -> None:
-        """Close all connections and release the database for other daemons."""
+        """Close all connections and release the database for other daemons. Transactions in progress end before."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._idle.wait()
         await self._connections.close()
 
 

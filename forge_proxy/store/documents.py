@@ -24,10 +24,17 @@ async def put_documents(
     connection: AsyncConnection, job_id: str, documents: Sequence[Document], *, is_part: bool = False
 ) -> None:
     """Store documents, and that a job refers to them. Raises `JobLimitExceeded`."""
+    await put_all_documents(connection, [(job_id, document) for document in documents], is_part=is_part)
+
+
+async def put_all_documents(
+    connection: AsyncConnection, documents: Sequence[tuple[str, Document]], *, is_part: bool = False
+) -> None:
+    """Store documents, each with the job that refers to it. Raises `JobLimitExceeded`."""
     if not documents:
         return
-    rows = [{"digest": one.digest, "size": len(one.content), "data": compress(one)} for one in documents]
-    references = [{"job_id": job_id, "digest": one.digest, "is_part": is_part} for one in documents]
+    rows = [{"digest": one.digest, "size": len(one.content), "data": compress(one)} for _, one in documents]
+    references = [{"job_id": job_id, "digest": one.digest, "is_part": is_part} for job_id, one in documents]
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     await connection.execute(insert(DOCUMENTS).on_conflict_do_nothing(), rows)
     await connection.execute(insert(JOB_DOCUMENTS).on_conflict_do_nothing(), references)
@@ -61,8 +68,13 @@ async def read_documents(connection: AsyncConnection, digests: Sequence[str]) ->
     return found
 
 
-def compress(document: Document) -> bytes:
-    """Return what is stored of a document. Raises `JobLimitExceeded`."""
+def check_size(document: Document) -> None:
+    """Raise `JobLimitExceeded` for a document that is too large."""
     if len(document.content) > MAX_DOCUMENT_BYTES:
         raise JobLimitExceeded(f"a document of {len(document.content)} bytes; {MAX_DOCUMENT_BYTES} are possible")
+
+
+def compress(document: Document) -> bytes:
+    """Return what is stored of a document. Raises `JobLimitExceeded`."""
+    check_size(document)
     return zlib.compress(document.content, _LEVEL)

@@ -23,14 +23,13 @@ from forge_proxy.core.jobs.records import (
 )
 from forge_proxy.jobs.ports import JobChange, JobFilter, NewRow
 from forge_proxy.store.database import Database
-from forge_proxy.store.documents import delete_unreferenced, drop_parts, put_documents, read_documents
+from forge_proxy.store.documents import check_size, delete_unreferenced, drop_parts, put_documents, read_documents
+from forge_proxy.store.job_saves import JobSaves, changed_columns, event_rows
 from forge_proxy.store.outbox import insert_messages, insert_wake_if_continued
 from forge_proxy.store.tables import JOB_DOCUMENTS, JOB_EVENTS, JOB_NOTIFICATIONS, JOB_SCHEDULES, JOBS
 
 _HEAD = [JOBS.c[field.name] for field in fields(JobHead)]
 _JOB = [JOBS.c[field.name] for field in fields(StoredJob)]
-_UNCHANGED = ("id", "kind", "title", "model", "created_at", "owner", "parent", "root", "depth", "notify_url")
-"""Columns that no change of a job writes."""
 
 
 class JobRepository:
@@ -40,6 +39,7 @@ class JobRepository:
         """With `has_outbox`, each change that a scheduler has to act on adds a message (`store/outbox.py`)."""
         self._database = database
         self._has_outbox = has_outbox
+        self._saves = JobSaves(database)
 
     async def create(self, row: NewRow, claim: IdempotencyClaim | None) -> StoredJob:
         """See the port."""
@@ -133,21 +133,31 @@ class JobRepository:
     async def save(self, change: JobChange) -> None:
         """See the port."""
         job = change.job
-        changed = {name: value for name, value in asdict(job).items() if name not in _UNCHANGED}
+        if self._has_outbox or change.children or change.dropped_parts:
+            is_saved = await self._save_alone(change)
+        else:
+            for document in (*change.documents, *change.parts):
+                check_size(document)
+            is_saved = await self._saves.save(change)
+        if is_saved:
+            return
+        if [*await self._get_row([JOBS.c.last_event, JOBS.c.change_id], job.id)] != [job.last_event, job.change_id]:
+            raise JobConflict(f"the {job.kind} {job.id} was changed by another writer")
+
+    async def _save_alone(self, change: JobChange) -> bool:
+        """Store a change in a transaction of its own; return False if the job is not in the state that it builds on."""
+        job = change.job
+        where = (JOBS.c.id == job.id, JOBS.c.last_event == change.since)
         try:
             async with self._database.write() as connection:
-                result = await connection.execute(
-                    update(JOBS).where(JOBS.c.id == job.id, JOBS.c.last_event == change.since).values(**changed)
-                )
+                result = await connection.execute(update(JOBS).where(*where).values(**changed_columns(job)))
                 if result.rowcount == 1:
                     await _insert_parts(connection, change)
                     if self._has_outbox:
                         await insert_wake_if_continued(connection, job)
-                    return
+                return result.rowcount == 1
         except IntegrityError as error:
             raise JobIdInUse(f"a child job of the {job.kind} {job.id} has the id of another job") from error
-        if [*await self._get_row([JOBS.c.last_event, JOBS.c.change_id], job.id)] != [job.last_event, job.change_id]:
-            raise JobConflict(f"the {job.kind} {job.id} was changed by another writer")
 
     async def events(self, job_id: str, *, after: int, limit: int) -> Sequence[JobEvent]:
         """See the port."""
@@ -220,14 +230,14 @@ class JobRepository:
 
 async def _insert(connection: AsyncConnection, row: NewRow, claimed: Mapping[str, str]) -> None:
     await connection.execute(insert(JOBS).values(**asdict(row.job), **claimed))
-    await connection.execute(insert(JOB_EVENTS), _event_rows(row.job.id, row.events))
+    await connection.execute(insert(JOB_EVENTS), event_rows(row.job.id, row.events))
     await put_documents(connection, row.job.id, row.parts, is_part=True)
 
 
 async def _insert_parts(connection: AsyncConnection, change: JobChange) -> None:
     """Store all of a change apart from the job itself."""
     job_id = change.job.id
-    await connection.execute(insert(JOB_EVENTS), _event_rows(job_id, change.events))
+    await connection.execute(insert(JOB_EVENTS), event_rows(job_id, change.events))
     await put_documents(connection, job_id, change.documents)
     await put_documents(connection, job_id, change.parts, is_part=True)
     await drop_parts(connection, job_id, change.dropped_parts)
@@ -261,10 +271,6 @@ def _check_id(job_id: str) -> None:
     """Raise `JobNotFound` for an unprintable id: PostgreSQL rejects NUL with an error of its own."""
     if not job_id.isprintable():
         raise JobNotFound(job_id)
-
-
-def _event_rows(job_id: str, events: Sequence[JobEvent]) -> list[dict[str, Any]]:
-    return [{"job_id": job_id, **asdict(event)} for event in events]
 
 
 def _to_job(row: Sequence[Any]) -> StoredJob:
