@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.batches.limits import MAX_SHARDS, MIN_SHARD
-from forge_proxy.core.batches.lines import BatchLine, BatchFileReader, LineRules
+from forge_proxy.core.batches.lines import BatchFileReader, BatchLine, LineRules
 from forge_proxy.core.batches.ordering import (
     NO_GROUP,
     PlannedLine,
