@@ -92,7 +92,7 @@ class BatchFileReader:
 
     def _take(self, raw: bytes, start: int) -> None:
         self._number += 1
-        is_too_long, self._is_too_long = self._is_too_long, False
+        is_too_long, self._is_too_long = self._is_too_long or len(raw) > self._rules.max_body + _ENVELOPE, False
         if not is_too_long and not raw.strip():
             return
         if len(self.lines) == MAX_LINES:
