@@ -178,7 +178,7 @@ async def batch_daemon(
 
         deps = PhaseDeps(JobKinds(*parts.handlers()), clock.now, lambda job, error: reports.append((job, error)))
         writers = JobWriters(open_store, clock.now)
-        jobs = Jobs(writers, LocalScheduler(writers, deps, {"lines": slots}), deps)
+        jobs = Jobs(writers, LocalScheduler(writers, deps, {"lines": lambda: slots}), deps)
         batches = parts.service(jobs)
         app = create_app(engine, backend, config.server, files=parts.files, batches=batches, lines=parts.executor)
         transport = httpx2.ASGITransport(app)
