@@ -17,8 +17,9 @@ from forge_proxy.core.files import StoredFileNotFound
 from forge_proxy.core.jobs.actions import NewJob
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
 from forge_proxy.core.jobs.records import NewEvent, StoredJob
+from forge_proxy.jobs.ids import new_job_id
 from forge_proxy.jobs.ports import JobFilter
-from forge_proxy.jobs.service import Jobs, new_job_id
+from forge_proxy.jobs.service import Jobs
 
 _DAY = 24 * 3600
 
