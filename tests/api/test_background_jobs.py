@@ -94,7 +94,7 @@ async def daemon(database: Database, engine: StubEngine, now: float = 1000.0) ->
     reports: list[Exception] = []
     deps = PhaseDeps(JobKinds(handler), lambda: now, lambda _, error: reports.append(error))
     writers = JobWriters(open_jobs, lambda: now)
-    jobs = Jobs(writers, LocalScheduler(writers, deps, {QUEUE: 4}), deps)
+    jobs = Jobs(writers, LocalScheduler(writers, deps, {QUEUE: lambda: 4}), deps)
     await jobs.resume()
     try:
         yield BackgroundResponses(jobs, storage)
