@@ -25,7 +25,7 @@ _MOST = 32
 
 
 class JobSaves:
-    """Stores changes that have no new child jobs and remove nothing."""
+    """Stores changes that have no new child jobs, notify nobody and remove nothing."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
