@@ -188,12 +188,15 @@ class LocalScheduler:
         try:
             async with self._queues.slot(phase.queue, writer.cancel):
                 async with writer.change_lock:
+                    if writer.job.finished:  # it was cancelled while this task waited
+                        return
                     if writer.job.status != "running":
                         await store_running(writer, phase)
                 await run_phase(writer, phase, self._deps, await self._writers.store())
         except Cancelled:
             async with writer.change_lock:
-                await store_cancelled(writer, self._deps.kinds, wait=True)
+                if not writer.job.finished:
+                    await store_cancelled(writer, self._deps.kinds, wait=True)
 
 
 def _can_continue(head: JobHead, now: float) -> bool:

@@ -204,6 +204,7 @@ async def run_to_end(seed: int, store: OwnedJobRepository, kills: int) -> None:
             for task in (driving, death):
                 task.cancel()
             ended = await asyncio.gather(driving, death, return_exceptions=True)
+            assert left or ended[0] is None, (left, ended, mortal.died.is_set(), driving)
             assert all(end is None or end is True or isinstance(end, asyncio.CancelledError) for end in ended), ended
 
 
