@@ -12,13 +12,17 @@ import forge_proxy
 
 _WALL_CLOCK = re.compile(r"\btime\.(?:time|time_ns|localtime|gmtime)\b|\bdatetime\.(?:now|utcnow|today)\b")
 _READ_BY_PEOPLE = {
+    "api/admin/ledger.py",  # the period that is shown
     "api/endpoint.py",  # `created` of a response
     "api/ollama.py",  # `created_at` of a response
     "backends/llama_server/server_state.py",  # since when a state lasts
     "engine/background_hours.py",  # jobs.hours is local time
+    "cli/requests.py",  # the period that is shown
     "cli/run_rows.py",  # times in a table
+    "daemon/batches.py",  # when a batch was created and expires
     "daemon/database.py",  # when a response was stored
     "daemon/jobs.py",  # when a job was created and changed
+    "telemetry/request_writer.py",  # when a request ended
     "tools/ports.py",  # timestamps of signatures, and a Retry-After that is a date
 }
 

@@ -156,7 +156,7 @@ def test_a_response_is_only_stored_if_the_request_uses_it(tmp_path: Path) -> Non
 def test_the_operator_decides_what_is_stored(
     tmp_path: Path, setting: str, asked_for: bool | None, is_stored: bool
 ) -> None:
-    with daemon(tmp_path, responses=setting) as (server, mine, _):
+    with daemon(tmp_path, responses=setting, requests=False) as (server, mine, _):
         say(server, Said("Hello."))
         store: Any = openai.omit if asked_for is None else asked_for
         response = mine.responses.with_raw_response.create(model="scripted", input="Hi", store=store)
