@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
-from forge_proxy.api.admin.ledger import LedgerReader
-from forge_proxy.api.admin.requests import RequestReader
 from forge_proxy.core.quantization import find_quantization
 from forge_proxy.core.requests.records import RequestRecord
 from forge_proxy.core.requests.stored import RequestRetention
@@ -19,7 +18,11 @@ from forge_proxy.engine.models import Models
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry.fan_out import EventFanOut
 from forge_proxy.telemetry.request_metrics import ModelLabels
-from forge_proxy.telemetry.request_writer import RequestStore, RequestWriter
+from forge_proxy.telemetry.request_writer import RequestWriter
+
+if TYPE_CHECKING:  # importing SQLAlchemy takes most of a second
+    from forge_proxy.store.ledger import LedgerRepository
+    from forge_proxy.store.requests import RequestRepository
 
 
 class StoredRequests:
@@ -28,20 +31,15 @@ class StoredRequests:
     def __init__(self, database: SharedDatabase) -> None:
         self._database = database
 
-    async def requests(self) -> RequestReader:
+    async def requests(self) -> RequestRepository:
         """Return the stored requests. Raises `StoreUnavailable`."""
         opened = await self._database.get()
         return import_module("forge_proxy.store.requests").RequestRepository(opened)
 
-    async def ledger(self) -> LedgerReader:
+    async def ledger(self) -> LedgerRepository:
         """Return the ledger. Raises `StoreUnavailable`."""
         opened = await self._database.get()
         return import_module("forge_proxy.store.ledger").LedgerRepository(opened)
-
-    async def open_for_writing(self) -> RequestStore:
-        """Return where requests are written. Raises `StoreUnavailable`."""
-        opened = await self._database.get()
-        return import_module("forge_proxy.store.requests").RequestRepository(opened)
 
 
 @asynccontextmanager
@@ -55,7 +53,7 @@ async def store_requests(
         return
     stored = StoredRequests(database)
     retention = RequestRetention(store.request_days, store.max_requests, store.ledger_days)
-    writer = RequestWriter(stored.open_for_writing, _ModelDescriptions(models).describe, retention, log)
+    writer = RequestWriter(stored.requests, _ModelDescriptions(models).describe, retention, log)
     running = asyncio.create_task(writer.run())
     listeners.add(writer)
     try:

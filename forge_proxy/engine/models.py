@@ -32,13 +32,13 @@ class Models:
         self._default = default
         self._catalog = catalog
         self._cards: Sequence[ModelCard] = ()
-        self._names: frozenset[str] = frozenset()
+        self._by_name: dict[str, ModelCard] = {}
         self._cached_until = float("-inf")
 
     async def list(self) -> Sequence[ModelCard]:
         """Request the list of models from the backend. Raises `BackendFault`."""
         self._cards = [self._with_aliases(card) for card in await self._backend.models()]
-        self._names = frozenset(name for card in self._cards for name in _names(card))
+        self._by_name = {name: card for card in reversed(self._cards) for name in _names(card)}  # the first one counts
         self._cached_until = self._clock.now() + _CACHED_SECONDS
         return self._cards
 
@@ -81,11 +81,11 @@ class Models:
         """Return whether the catalog, the settings or the latest list has this name. Never requests the list."""
         if self._catalog is not None:
             return self._catalog.resolve(name) is not None
-        return name in self._names or name == self._default
+        return name in self._by_name or name == self._default
 
     def cached_card(self, name: str) -> ModelCard | None:
         """Return a model of the latest list by its name; None if the list does not have it."""
-        return next((card for card in self._cards if name in _names(card)), None)
+        return self._by_name.get(name)
 
     @property
     def first_known(self) -> str | None:
@@ -118,7 +118,7 @@ class Models:
         if self._catalog is not None:
             found = self._catalog.find(requested)
             return None if found == requested else found
-        if requested in self._names:
+        if requested in self._by_name:
             return None
         if self._default is not None:
             return self._default

@@ -140,8 +140,8 @@ class RequestWriter:
         if self._is_closing or now < self._pruned_at + _PRUNE_INTERVAL:
             return
         self._pruned_at = now
-        store = await self._open_store()
         with suppress(StoreUnavailable):  # the next write reports it
+            store = await self._open_store()
             is_more = True
             while is_more:
                 is_more = await store.prune(self._retention, time.time())

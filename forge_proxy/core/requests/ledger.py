@@ -8,7 +8,8 @@ own fault: `retried` if the request ended with a valid response, else `failed`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TypeVar
 
 from forge_proxy.core.guardrails.turn import Fault, Outcome
 from forge_proxy.core.requests.records import AttemptRecord, CallRecord, RequestRecord
@@ -52,15 +53,7 @@ class LedgerCounts:
     """Seconds that the model server took for them."""
 
     def __add__(self, other: LedgerCounts) -> LedgerCounts:
-        return LedgerCounts(
-            self.calls + other.calls,
-            self.clean + other.clean,
-            self.repaired + other.repaired,
-            self.retried + other.retried,
-            self.failed + other.failed,
-            self.tokens + other.tokens,
-            self.seconds + other.seconds,
-        )
+        return _add(self, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +81,7 @@ class RequestCounts:
     """Seconds that the model server took for those attempts."""
 
     def __add__(self, other: RequestCounts) -> RequestCounts:
-        return RequestCounts(
-            self.requests + other.requests,
-            self.clean + other.clean,
-            self.repaired + other.repaired,
-            self.retried + other.retried,
-            self.exhausted + other.exhausted,
-            self.errors + other.errors,
-            self.abandoned + other.abandoned,
-            self.tokens + other.tokens,
-            self.retry_tokens + other.retry_tokens,
-            self.retry_seconds + other.retry_seconds,
-        )
+        return _add(self, other)
 
     @property
     def judged(self) -> int:
@@ -112,6 +94,7 @@ class RequestCounts:
         return self.repaired + self.retried
 
 
+_Counts = TypeVar("_Counts", LedgerCounts, RequestCounts)
 _FIELD_OF_RESULT = {
     "clean": RequestCounts(clean=1),
     "rescued": RequestCounts(repaired=1),
@@ -166,3 +149,8 @@ def _retried(attempts: Iterable[AttemptRecord], *, is_valid: bool) -> Iterable[t
         tool = UNKNOWN_TOOL if attempt.fault == Fault.UNKNOWN_TOOL else attempt.tool
         spent = LedgerCounts(calls=1, tokens=attempt.tokens.total, seconds=attempt.seconds)
         yield tool, attempt.fault, spent + LedgerCounts(retried=int(is_valid), failed=int(not is_valid))
+
+
+def _add(left: _Counts, right: _Counts) -> _Counts:
+    """Add two sets of counts, field by field."""
+    return type(left)(*(getattr(left, field.name) + getattr(right, field.name) for field in fields(left)))

@@ -13,6 +13,11 @@ _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 def upgrade() -> None:
     """Create the tables."""
+    _create_requests()
+    _create_ledger()
+
+
+def _create_requests() -> None:
     op.create_table(
         "requests",
         sa.Column("number", _NUMBER, primary_key=True),
@@ -45,6 +50,9 @@ def upgrade() -> None:
         sa.Column("number", _NUMBER, sa.ForeignKey("requests.number", ondelete="CASCADE"), primary_key=True),
     )
     op.create_index("request_faults_by_request", "request_faults", ["number"])
+
+
+def _create_ledger() -> None:
     op.create_table(
         "ledger",
         sa.Column("hour", sa.Integer, primary_key=True, autoincrement=False),
