@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +20,6 @@ from forge_proxy.core.stored_responses import (
 from forge_proxy.store.conversations import ConversationRepository
 from forge_proxy.store.database import open_database
 from forge_proxy.store.responses import ResponseRepository
-from tests.fakes.postgres import postgres
 
 LIMIT = 10_000
 NOW, END = 100.0, 200.0
@@ -33,15 +32,6 @@ class Stores(NamedTuple):
 
     async def ids(self, now: float = NOW, name: str = "conv_1") -> list[str]:
         return [item.id for item in await self.responses.conversation(name, "me", now, LIMIT)]
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('store')}/runs.db"
-    else:
-        with postgres() as server:
-            yield server.url
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
@@ -10,18 +10,8 @@ import pytest
 from forge_proxy.core.files import BLOCK, StoredFile, StoredFileNotFound
 from forge_proxy.store.database import open_database
 from forge_proxy.store.files import FileRepository
-from tests.fakes.postgres import postgres
 
 NOW, END = 100.0, 200.0
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('store')}/runs.db"
-    else:
-        with postgres() as server:
-            yield server.url
 
 
 @pytest.fixture

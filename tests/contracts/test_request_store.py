@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,7 +23,6 @@ from forge_proxy.store.database import Database, open_database
 from forge_proxy.store.ledger import LedgerRepository
 from forge_proxy.store.requests import RequestRepository
 from forge_proxy.store.tables import DURATIONS, LEDGER, REQUEST_HOURS, REQUESTS
-from tests.fakes.postgres import postgres
 from tests.fakes.records import record_with
 
 NOON = 500_000 * HOUR
@@ -40,15 +39,6 @@ class Stores(NamedTuple):
     async def numbers(self, which: RequestFilter = ALL, before: int | None = None, limit: int = 100) -> list[str]:
         """The ids of the listed requests."""
         return [one.record.request_id for one in await self.requests.list(which, before=before, limit=limit)]
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('store')}/runs.db"
-    else:
-        with postgres() as server:
-            yield server.url
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,20 +11,10 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.stored_responses import ResponseNotFound, StoredItem, StoredResponse
 from forge_proxy.store.database import open_database
 from forge_proxy.store.responses import ResponseRepository
-from tests.fakes.postgres import postgres
 
 LIMIT = 10_000
 NOW, END = 100.0, 200.0
 ME, YOU = "me", "you"
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('store')}/runs.db"
-    else:
-        with postgres() as server:
-            yield server.url
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
@@ -14,18 +14,8 @@ from forge_proxy.core.jobs.records import Document, IdempotencyClaim, JobEvent, 
 from forge_proxy.core.store_errors import StoreInUse
 from forge_proxy.jobs.ports import JobChange, JobFilter, NewRow
 from tests.fakes.owned_store import OwnedJobRepository
-from tests.fakes.postgres import postgres
 
 ALL = JobFilter()
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('store')}/runs.db"
-    else:
-        with postgres() as server:
-            yield server.url
 
 
 @pytest.fixture

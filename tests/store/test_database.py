@@ -18,7 +18,8 @@ from forge_proxy.core.store_errors import StoreFull, StoreInUse, StoreLocked, St
 from forge_proxy.store.database import Database, open_database
 from forge_proxy.store.jobs import JobRepository
 from forge_proxy.store.tables import JOBS
-from tests.contracts.test_store import job, place, row
+from tests.contracts.conftest import place
+from tests.contracts.test_store import job, row
 from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.postgres import postgres
 from tests.store.test_faults import limit_file_size, move, size_of

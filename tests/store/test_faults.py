@@ -14,7 +14,8 @@ import pytest
 
 from forge_proxy.core.jobs.errors import JobNotFound
 from forge_proxy.core.store_errors import StoreUnavailable
-from tests.contracts.test_store import job, place, row, store
+from tests.contracts.conftest import place
+from tests.contracts.test_store import job, row, store
 from tests.fakes.full_disk import limit_file_size
 from tests.fakes.owned_store import OwnedJobRepository
 

@@ -1,0 +1,19 @@
+"""The databases that every repository is tested with."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from tests.fakes.postgres import postgres
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The URL of an SQLite file, and of a PostgreSQL server."""
+    if request.param == "sqlite":
+        yield f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('store')}/runs.db"
+    else:
+        with postgres() as server:
+            yield server.url
