@@ -5,6 +5,7 @@ The commands for runs are in `cli/runs.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from json import loads
 from typing import Annotated, Any
@@ -42,6 +43,18 @@ class CommandOptions:
     def remote(self) -> AdminClient:
         """The client of the daemon."""
         return AdminClient(self.url, self.key)
+
+
+def list_by_default(group: typer.Typer, show_list: Callable[[CommandOptions], None]) -> None:
+    """Give a group the options of all its commands. Without a command it lists."""
+
+    @group.callback(invoke_without_command=True)
+    def read_options(  # pyright: ignore[reportUnusedFunction]
+        context: typer.Context, url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False
+    ) -> None:
+        context.obj = CommandOptions(url, key, json)
+        if context.invoked_subcommand is None:
+            show_list(context.obj)
 
 
 def add_admin_commands(app: typer.Typer) -> None:

@@ -9,11 +9,10 @@ from urllib.parse import quote
 
 import typer
 
-from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, inherit_options
+from forge_proxy.cli.admin import AsJson, CommandOptions, OwnKey, OwnUrl, inherit_options, list_by_default
 from forge_proxy.cli.batch_files import digest_of, read_endpoint, save
 from forge_proxy.cli.batch_progress import batch_rows, describe_counts, watch_batch
 from forge_proxy.cli.formatting import show, show_rows
-from forge_proxy.cli.remote import DEFAULT_URL
 from forge_proxy.cli.run_rows import describe_time
 from forge_proxy.core.errors import ForgeError
 
@@ -42,13 +41,7 @@ class BatchDidNotComplete(ForgeError):
     """The watched batch did not complete, or some of its lines failed."""
 
 
-@batches.callback(invoke_without_command=True)
-def _group(  # pyright: ignore[reportUnusedFunction]
-    context: typer.Context, url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False
-) -> None:
-    context.obj = CommandOptions(url, key, json)
-    if context.invoked_subcommand is None:
-        _list(context.obj, 20)
+list_by_default(batches, lambda options: _list(options, 20))
 
 
 @batches.command()

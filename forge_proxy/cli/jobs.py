@@ -11,9 +11,8 @@ from urllib.parse import quote
 
 import typer
 
-from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, inherit_options
+from forge_proxy.cli.admin import AsJson, CommandOptions, OwnKey, OwnUrl, inherit_options, list_by_default
 from forge_proxy.cli.formatting import show, show_rows
-from forge_proxy.cli.remote import DEFAULT_URL
 from forge_proxy.cli.run_rows import describe_event, describe_time, is_end
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import is_object
@@ -28,13 +27,7 @@ class JobDidNotComplete(ForgeError):
     """The watched job failed or was cancelled."""
 
 
-@jobs.callback(invoke_without_command=True)
-def _group(  # pyright: ignore[reportUnusedFunction]
-    context: typer.Context, url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False
-) -> None:
-    context.obj = CommandOptions(url, key, json)
-    if context.invoked_subcommand is None:
-        _list(context.obj, {"limit": 20})
+list_by_default(jobs, lambda options: _list(options, {"limit": 20}))
 
 
 @jobs.command("list")

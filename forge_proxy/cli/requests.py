@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, inherit_options
+from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, inherit_options, list_by_default
 from forge_proxy.cli.formatting import show, show_rows
 from forge_proxy.cli.remote import DEFAULT_URL, AdminClient
 from forge_proxy.cli.request_rows import ledger_table, markdown_table, request_line, request_rows
@@ -27,13 +27,7 @@ class InvalidPeriod(ForgeError):
         super().__init__(f"--since {given}: expected a number of hours, days or weeks, such as 24h, 7d or 4w")
 
 
-@requests.callback(invoke_without_command=True)
-def _group(  # pyright: ignore[reportUnusedFunction]
-    context: typer.Context, url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False
-) -> None:
-    context.obj = CommandOptions(url, key, json)
-    if context.invoked_subcommand is None:
-        _list(context.obj, {})
+list_by_default(requests, lambda options: _list(options, {}))
 
 
 @requests.command(name="list")

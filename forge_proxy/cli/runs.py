@@ -12,9 +12,8 @@ from urllib.parse import quote
 
 import typer
 
-from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, inherit_options
+from forge_proxy.cli.admin import AsJson, CommandOptions, OwnKey, OwnUrl, inherit_options, list_by_default
 from forge_proxy.cli.formatting import show, show_rows
-from forge_proxy.cli.remote import DEFAULT_URL
 from forge_proxy.cli.run_files import NotASubmission, parse_outputs, read_outputs_file, read_submission_file
 from forge_proxy.cli.run_rows import describe_call, describe_event, describe_result, describe_time, is_end, run_rows
 from forge_proxy.core.deprecation import describe_rename
@@ -30,13 +29,7 @@ class RunDidNotComplete(ForgeError):
     """The watched run failed or was cancelled."""
 
 
-@runs.callback(invoke_without_command=True)
-def _group(  # pyright: ignore[reportUnusedFunction]
-    context: typer.Context, url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False
-) -> None:
-    context.obj = CommandOptions(url, key, json)
-    if context.invoked_subcommand is None:
-        _list(context.obj, 20, None)
+list_by_default(runs, lambda options: _list(options, 20, None))
 
 
 @runs.command()
