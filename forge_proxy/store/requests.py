@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from forge_proxy.core.guardrails.turn import Outcome
 from forge_proxy.core.requests.records import (
@@ -46,15 +46,10 @@ class RequestRepository:
     async def add(self, ended: Sequence[EndedRequest]) -> None:
         """See the port."""
         async with self._database.write() as connection:
-            adding = insert(REQUESTS).returning(REQUESTS.c.number, sort_by_parameter_order=True)
-            numbers = (await connection.execute(adding, [_to_row(one) for one in ended])).scalars().all()
-            faults = [
-                {"fault": fault, "number": number}
-                for number, one in zip(numbers, ended, strict=True)
-                for fault in sorted(set(one.record.faults))
-            ]
-            if faults:
-                await connection.execute(insert(REQUEST_FAULTS), faults)
+            if any(one.record.faults for one in ended):
+                await _add_with_faults(connection, ended)
+            else:
+                await connection.execute(insert(REQUESTS), [_to_row(one) for one in ended])
             await add_to_ledger(connection, ended)
 
     async def list(self, which: RequestFilter, *, before: int | None, limit: int) -> Sequence[StoredRequest]:
@@ -90,6 +85,18 @@ class RequestRepository:
         return deleted.rowcount == _PRUNED_AT_ONCE or not is_ledger_pruned
 
 
+async def _add_with_faults(connection: AsyncConnection, ended: Sequence[EndedRequest]) -> None:
+    """Add requests and their faults, which refer to their numbers. SQLite executes a statement for each request."""
+    adding = insert(REQUESTS).returning(REQUESTS.c.number, sort_by_parameter_order=True)
+    numbers = (await connection.execute(adding, [_to_row(one) for one in ended])).scalars().all()
+    faults = [
+        {"fault": fault, "number": number}
+        for number, one in zip(numbers, ended, strict=True)
+        for fault in sorted(set(one.record.faults))
+    ]
+    await connection.execute(insert(REQUEST_FAULTS), faults)
+
+
 def _conditions(which: RequestFilter) -> list[ColumnElement[bool]]:
     equal = {
         REQUESTS.c.request_id: which.request_id,
@@ -117,7 +124,7 @@ def _by_name(request: str) -> Select[Any]:
 def _to_row(ended: EndedRequest) -> dict[str, Any]:
     record = ended.record
     details = {
-        "attempts": [asdict(attempt) for attempt in record.attempts],
+        "attempts": [_to_details(attempt) for attempt in record.attempts],
         "calls": [{"tool": call.tool, "outcome": call.outcome.value} for call in record.calls],
         "interventions": record.interventions,
         "error": record.error,
@@ -139,6 +146,25 @@ def _to_row(ended: EndedRequest) -> dict[str, Any]:
         "first_output": record.first_output,
         "backend_seconds": record.backend_seconds,
         "details": json.dumps(details),
+    }
+
+
+def _to_details(attempt: AttemptRecord) -> dict[str, Any]:
+    """Return what is stored of an attempt, without `asdict`: it takes as long as the rest of a row."""
+    counts = attempt.tokens
+    tokens = {
+        "prompt": counts.prompt,
+        "cached": counts.cached,
+        "completion": counts.completion,
+        "reasoning": counts.reasoning,
+    }
+    return {
+        "number": attempt.number,
+        "fault": attempt.fault,
+        "tool": attempt.tool,
+        "reason": attempt.reason,
+        "seconds": attempt.seconds,
+        "tokens": tokens,
     }
 
 
