@@ -132,6 +132,24 @@ def test_a_stream_is_resumed_after_any_of_its_events(server: ScriptedServer, tmp
             assert [event.to_dict() for event in rest] == [event.to_dict() for event in every[after + 1 :]]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_of_which_no_text_was_stored_is_answered_by_the_next_daemon(
+    server: ScriptedServer, tmp_path: Path, *, stream: bool
+) -> None:
+    held = HeldServer(server)
+    say(server, HELLO, HELLO)
+    with daemon(server, tmp_path) as (mine, _):
+        begun = submit(mine, stream=stream)
+        response_id = next(iter(begun)).response.id if stream else begun.id
+        assert held.is_asked.wait(SECONDS)
+    held.may_answer.set()
+
+    with daemon(server, tmp_path) as (mine, _):
+        ended = until_ended(mine, response_id)
+
+    assert (ended.status, ended.output_text) == ("completed", "Hello from afar.")
+
+
 def test_a_running_response_is_cancelled(server: ScriptedServer, tmp_path: Path) -> None:
     held = HeldServer(server)
     with daemon(server, tmp_path) as (mine, _):
