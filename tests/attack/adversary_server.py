@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 import zlib
@@ -22,6 +23,8 @@ JsonDict = dict[str, Any]
 _SECONDS = 10.0
 _SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 _CLOSED = b"Content-Type: application/json\r\nConnection: close\r\n"
+_LARGE = 256 * 1024
+_MODEL = re.compile(rb'"model": ?"([^"]*)"')
 _HEAD: JsonDict = {"id": "chatcmpl-1", "created": 1700000000, "model": "adversary"}
 _CALL = {"name": "get_weather", "arguments": '{"city": "Paris"}'}
 
@@ -301,13 +304,24 @@ BEHAVIOURS: dict[str, Callable[[Exchange], Awaitable[None]]] = {
 }  # fmt: skip
 
 
+async def _read_request(reader: StreamReader, length: int) -> JsonDict:
+    """The request. Of one over `_LARGE` bytes only the model: parsing 60 MB would delay the answers to all others."""
+    if length <= _LARGE:
+        return json.loads(await reader.readexactly(length) or b"{}")
+    begun = await reader.readexactly(_LARGE)
+    missing = length - len(begun)
+    while missing and (piece := await reader.read(min(missing, _LARGE))):
+        missing -= len(piece)
+    model = _MODEL.search(begun)
+    return {"model": model[1].decode() if model else ""}
+
+
 async def _serve(reader: StreamReader, writer: StreamWriter) -> None:
     try:
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, path, _ = lines[0].split(" ", 2)
         lengths = [line.split(":")[1] for line in lines if line.lower().startswith("content-length")]
-        raw = await reader.readexactly(int(lengths[0])) if lengths else b""
-        exchange = Exchange(json.loads(raw or b"{}"), writer)
+        exchange = Exchange(await _read_request(reader, int(lengths[0]) if lengths else 0), writer)
         if method == "GET" and path.endswith("/models"):
             await exchange.raw("200 OK", json.dumps({"data": [{"id": name} for name in BEHAVIOURS]}).encode())
         elif method == "POST" and path.endswith("/chat/completions"):
