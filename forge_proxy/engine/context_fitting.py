@@ -13,7 +13,7 @@ from typing import TypeAlias
 from cachetools import FIFOCache
 
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.compaction import Plan
+from forge_proxy.core.compaction import CompactionPlan
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow
 from forge_proxy.core.estimate import Calibration, estimate_prompt_tokens
@@ -42,7 +42,7 @@ class CompactedCall:
     """A call as compacted by one phase."""
 
     call: ModelCall
-    plan: Plan
+    plan: CompactionPlan
     indexes: tuple[int, ...]
     """Indexes of the cut messages in the client's messages."""
     prompt: PromptSize
@@ -140,7 +140,7 @@ class ContextFitter:
             return
         messages: list[Json] = list(call.request.messages)
         tags = classify_messages(messages)
-        last = CompactedCall(call, Plan(0, (), 0), (), prompt)
+        last = CompactedCall(call, CompactionPlan(0, (), 0), (), prompt)
         for plan in strategy.plans(tags.messages):
             if len(plan.cuts) == len(last.plan.cuts) and plan.tokens == last.plan.tokens:
                 last = replace(last, plan=plan)

@@ -26,7 +26,7 @@ class Cut:
 
 
 @fast_dataclass
-class Plan:
+class CompactionPlan:
     """All cuts of a phase and of those before it, in the order of the messages."""
 
     phase: int
@@ -62,7 +62,7 @@ def replace_message(index: int, message: Message, phase: int, what: CutKind, why
     return Cut(index, message.type, phase, what, saved, why, instead)
 
 
-def make_plan(phase: int, tokens: int, cuts: list[Cut]) -> Plan:
+def make_plan(phase: int, tokens: int, cuts: list[Cut]) -> CompactionPlan:
     """Return the plan of a phase for a history of `tokens` tokens."""
     cuts.sort(key=lambda cut: cut.index)
-    return Plan(phase, tuple(cuts), tokens - sum(cut.saved for cut in cuts))
+    return CompactionPlan(phase, tuple(cuts), tokens - sum(cut.saved for cut in cuts))

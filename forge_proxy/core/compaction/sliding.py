@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from forge_proxy.core.compaction.cuts import Cut, Plan, drop_message, make_plan, replace_message
+from forge_proxy.core.compaction.cuts import CompactionPlan, Cut, drop_message, make_plan, replace_message
 from forge_proxy.core.compaction.history import PROTECTED, find_recent_start, is_call_result, pair_results_with_calls
 from forge_proxy.core.compaction.strategy import PlannedCompact
 from forge_proxy.core.estimate import estimate_messages_tokens
@@ -22,7 +22,7 @@ class SlidingWindowCompact(PlannedCompact):
         """Raise `ValueError` if `keep_recent` is less than 1."""
         super().__init__(keep_recent)
 
-    def plans(self, messages: Sequence[Message], *, step_hint: str = "") -> Iterator[Plan]:
+    def plans(self, messages: Sequence[Message], *, step_hint: str = "") -> Iterator[CompactionPlan]:
         """See `PlannedCompact`."""
         start = find_recent_start(messages, self.keep_recent)
         pairs = pair_results_with_calls(messages)

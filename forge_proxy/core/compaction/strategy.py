@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
-from forge_proxy.core.compaction.cuts import Plan
+from forge_proxy.core.compaction.cuts import CompactionPlan
 from forge_proxy.core.messages import Message
 
 
@@ -47,14 +47,14 @@ class PlannedCompact(CompactStrategy):
         self.keep_recent = keep_recent
 
     @abstractmethod
-    def plans(self, messages: Sequence[Message], *, step_hint: str = "") -> Iterator[Plan]:
+    def plans(self, messages: Sequence[Message], *, step_hint: str = "") -> Iterator[CompactionPlan]:
         """Yield the plan of each phase lazily, the mildest first."""
 
     def compact(
         self, messages: Sequence[Message], trigger_tokens: int, *, step_hint: str = ""
     ) -> tuple[tuple[Message, ...], int]:
         """See `CompactStrategy`. A phase that saves no more than the previous one does not count as reached."""
-        reached: Plan | None = None
+        reached: CompactionPlan | None = None
         most = 0
         for plan in self.plans(messages, step_hint=step_hint):
             if plan.saved > most:  # a hint may be longer than the results that it replaces

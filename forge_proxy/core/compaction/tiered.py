@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from forge_proxy.core.compaction.cuts import Cut, Plan, drop_message, make_plan, replace_message
+from forge_proxy.core.compaction.cuts import CompactionPlan, Cut, drop_message, make_plan, replace_message
 from forge_proxy.core.compaction.history import NUDGES, find_recent_start, is_call_result
 from forge_proxy.core.compaction.strategy import PlannedCompact
 from forge_proxy.core.estimate import estimate_messages_tokens, estimate_text_tokens
@@ -44,7 +44,7 @@ class TieredCompact(PlannedCompact):
             raise ValueError(f"truncate_chars is {truncate_chars}: a truncated result must keep at least one character")
         self.truncate_chars = truncate_chars
 
-    def plans(self, messages: Sequence[Message], *, step_hint: str = "") -> Iterator[Plan]:
+    def plans(self, messages: Sequence[Message], *, step_hint: str = "") -> Iterator[CompactionPlan]:
         """See `PlannedCompact`."""
         tokens = estimate_messages_tokens(messages)
         start = find_recent_start(messages, self.keep_recent)

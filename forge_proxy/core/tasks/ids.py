@@ -1,0 +1,37 @@
+"""Ids of tasks and sub-tasks. They name worktrees and branches, so each of them is a valid branch name (D26)."""
+
+from __future__ import annotations
+
+import re
+
+from forge_proxy.core.errors import InvalidRequest
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+MAX_LENGTH = 128
+"""The longest id of a sub-task, which contains those of the tasks above it. It is also the limit of the ids of jobs."""
+
+
+def find_id_fault(text: str) -> str | None:
+    """Return why a text cannot be the id of a task, a step or a sub-task; None if it can."""
+    if _ID.fullmatch(text) is None:
+        return "expected 1 to 64 letters, digits, dots, underscores and hyphens, beginning with a letter or a digit"
+    if ".." in text or text.endswith((".", ".lock")):
+        return "git permits no branch name with '..', or with '.' or '.lock' at its end"
+    return None
+
+
+def check_id(text: str, at: str) -> str:
+    """Return an id. Raises `InvalidRequest` at the field `at` if it is not valid."""
+    if fault := find_id_fault(text):
+        raise InvalidRequest(at, fault)
+    return text
+
+
+def sub_task_id(parent: str, sub_task: str) -> str:
+    """Return the id under which a sub-task of `parent` runs."""
+    return f"{parent}.sub.{sub_task}"
+
+
+def branch_of(task_id: str) -> str:
+    """Return the branch of a task."""
+    return f"forge/{task_id}"

@@ -1,0 +1,216 @@
+"""The models of tasks, by the names of the architecture that they follow: definition, input, context, response, plan,
+result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from forge_proxy.core.tasks.findings import ValidationResult
+from forge_proxy.core.tasks.ids import find_id_fault
+
+
+class CapabilityTier(StrEnum):
+    """What a call demands of a model (D10)."""
+
+    REASONING = "reasoning"
+    GENERATION = "generation"
+    SUMMARIZATION = "summarization"
+    CLASSIFICATION = "classification"
+
+
+class TransitionSignal(StrEnum):
+    """What the checks of an attempt mean for its task."""
+
+    SUCCESS = "success"
+    FAILURE_RETRYABLE = "failure_retryable"
+    FAILURE_TERMINAL = "failure_terminal"
+
+
+TaskDomain: TypeAlias = Literal["code_generation", "research", "code_review", "documentation", "generic"]
+TaskMode: TypeAlias = Literal["sync", "batch"]
+
+
+def _check_id(text: str) -> str:
+    if fault := find_id_fault(text):
+        raise ValueError(fault)
+    return text
+
+
+TaskId = Annotated[str, AfterValidator(_check_id)]
+_Paths = Annotated[tuple[str, ...], Field(max_length=500)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CheckCommand(_Model):
+    """A command that checks the files of a repository."""
+
+    name: str = Field(min_length=1, max_length=64, description="The name of the check in reports.")
+    run: tuple[str, ...] = Field(min_length=1, description="The program and its arguments.")
+    timeout: float = Field(default=300.0, gt=0, le=3600, description="Seconds after which the command is stopped.")
+
+
+class ValidationConfig(_Model):
+    """Which checks a task has to pass."""
+
+    auto_fix: bool = Field(default=True, description="Whether the fixers run before the checks.")
+    commands: tuple[CheckCommand, ...] = Field(
+        default=(), max_length=20, description="Commands in addition to those of the settings and the repository."
+    )
+    skip: tuple[str, ...] = Field(default=(), description="Names of checks that are not run.")
+    tests: Literal["writable", "protected"] = Field(
+        default="writable", description="`protected`: the task may not change test files."
+    )
+
+
+class TaskDefinition(_Model):
+    """What is to be done."""
+
+    task_id: TaskId | None = Field(default=None, description="The id; by default one is created.")
+    description: str = Field(min_length=1, max_length=100_000, description="What is to be done.")
+    target_files: _Paths = Field(default=(), description="The files to change or create, relative to the repository.")
+    context_files: _Paths = Field(default=(), description="Further files that the model reads.")
+    may_write: _Paths = Field(
+        default=(), description="Patterns of further paths that may be written, such as `src/**/*.py`."
+    )
+    must_not_write: _Paths = Field(default=(), description="Patterns of paths that may not be written.")
+    domain: TaskDomain = Field(default="code_generation", description="The kind of work, which selects the prompt.")
+    validation: ValidationConfig = Field(default_factory=ValidationConfig, description="The checks.")
+
+
+class ForgeTaskInput(_Model):
+    """A task, and how it is executed."""
+
+    task: TaskDefinition
+    repository: str = Field(min_length=1, max_length=4096, description="The absolute path of an allowed repository.")
+    base: str | None = Field(default=None, max_length=200, description="The base branch. Default: the current one.")
+    plan: bool = Field(default=False, description="Whether a plan with several steps is made first.")
+    mode: TaskMode = Field(default="sync", description="`batch`: each call is a line of a batch.")
+    max_attempts: int = Field(default=2, ge=1, le=5, description="Attempts of each step.")
+    max_fan_out_depth: int = Field(default=1, ge=0, le=3, description="How deep sub-tasks may be nested (D17).")
+    conflicts: Literal["resolve", "fail"] = Field(
+        default="resolve", description="What is done if sub-tasks write different content to one file."
+    )
+    models: Mapping[CapabilityTier, str] = Field(
+        default_factory=dict[CapabilityTier, str], description="Models in place of those of the settings, by tier."
+    )
+    after: tuple[TaskId, ...] = Field(default=(), max_length=50, description="Tasks that have to be merged before.")
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledContext:
+    """The prompt of one call: a complete document."""
+
+    system_prompt: str
+    user_prompt: str
+    sections: tuple[str, ...]
+    """The names of the sections that are not empty, in order."""
+    tokens: int
+    """Tokens of both prompts, estimated if the server does not count."""
+
+
+class NewFile(_Model):
+    """A file that is created, or replaced as a whole."""
+
+    path: str
+    content: str
+
+
+class SearchReplace(_Model):
+    """One edit: a text of the file, and what replaces it."""
+
+    search: str
+    replace: str
+
+
+class FileEdits(_Model):
+    """Edits of one existing file, applied in order."""
+
+    path: str
+    edits: tuple[SearchReplace, ...]
+
+
+class LLMResponse(_Model):
+    """What a model returns for a generation. A path is in `files` or in `edits`, but not in both."""
+
+    explanation: str
+    files: tuple[NewFile, ...] = ()
+    edits: tuple[FileEdits, ...] = ()
+
+
+ResponseForm: TypeAlias = Literal["json", "blocks"]
+
+
+@dataclass(frozen=True, slots=True)
+class LLMCallResult:
+    """The response to one call, with its costs. The text is a document of the task's job."""
+
+    text: str
+    tier: CapabilityTier
+    model: str
+    form: ResponseForm
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    seconds: float = 0.0
+    was_truncated: bool = False
+
+
+class SubTask(_Model):
+    """A part of a step that runs at the same time as the others, in a worktree of its own."""
+
+    id: TaskId
+    description: str = Field(min_length=1)
+    target_files: _Paths = ()
+    context_files: _Paths = ()
+    sub_tasks: tuple[SubTask, ...] = ()
+
+
+class PlanStep(_Model):
+    """One step of a plan, which ends in one commit."""
+
+    id: TaskId
+    description: str = Field(min_length=1)
+    target_files: _Paths = ()
+    context_files: _Paths = ()
+    may_write: _Paths = ()
+    must_not_write: _Paths = ()
+    capability_tier: CapabilityTier | None = None
+    sub_tasks: tuple[SubTask, ...] = ()
+
+
+class Plan(_Model):
+    """The steps of a task, in order."""
+
+    explanation: str
+    steps: Annotated[tuple[PlanStep, ...], Field(min_length=1, max_length=50)]
+    max_fan_out_depth: int | None = Field(default=None, ge=0, le=3)
+
+
+TaskStatus: TypeAlias = Literal["awaiting_merge", "merged", "rejected", "halted", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a task has produced: the branch for a merge, and a digest for a parent (D18)."""
+
+    status: TaskStatus
+    digest: str
+    branch: str | None = None
+    base_commit: str | None = None
+    head: str | None = None
+    output_files: tuple[str, ...] = ()
+    validation_results: tuple[ValidationResult, ...] = ()
+    attempts: int = 0
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    stats: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -1,0 +1,127 @@
+"""What tasks need from outside: repositories with worktrees, and checks. `forge_proxy.git` and `forge_proxy.checks`
+have one each; the values are in `core/tasks`.
+
+A phase runs at least once, so every method that changes something may be called again with the same arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from forge_proxy.core.tasks.findings import Baseline, ValidationResult
+from forge_proxy.core.tasks.models import ValidationConfig
+from forge_proxy.core.tasks.workspace import FileContent, MergeMethod, MergeResult, RepositoryState, Worktree
+
+
+class Repositories(Protocol):
+    """Git repositories. Every method may raise `GitFailed` for a reason that may pass, and `RepositoryUnusable`."""
+
+    async def inspect(self, path: str, base: str | None, task_id: str) -> RepositoryState:
+        """Return the state of an allowed repository; without `base`, its current branch is the base branch.
+
+        Raises `RepositoryUnusable` if a task with this id cannot work in it: it is not allowed, not a repository, bare,
+        shallow or empty, there is no such base branch, or the branch of the task exists already.
+        """
+        ...
+
+    async def create_worktree(self, repository: str, task_id: str, commit: str) -> Worktree:
+        """Create a worktree with the branch `forge/<task_id>` at `commit`, in place of one that exists.
+
+        What an earlier attempt or a killed daemon has left under this id is removed first, also its branch (D15).
+        """
+        ...
+
+    async def open_worktree(self, repository: str, task_id: str, commit: str) -> Worktree:
+        """Return the worktree of a task, created from `commit`; create it again from its branch if it is missing."""
+        ...
+
+    async def reset(self, worktree: Worktree, commit: str | None = None) -> None:
+        """Undo all changes since the head, or set the branch back to `commit`. Ignored files stay (D23)."""
+        ...
+
+    async def remove_worktree(self, worktree: Worktree, *, keep_branch: bool = True) -> None:
+        """Remove a worktree. Does nothing if there is none."""
+        ...
+
+    async def head(self, worktree: Worktree) -> str:
+        """Return the commit at the head of the worktree."""
+        ...
+
+    async def read(self, worktree: Worktree, path: str) -> FileContent | None:
+        """Return a file; None if there is none. Raises `UnsafePath`."""
+        ...
+
+    async def write(self, worktree: Worktree, files: Mapping[str, bytes]) -> None:
+        """Write files, with the folders that they need. The modes of existing files stay. Raises `UnsafePath`."""
+        ...
+
+    async def list_files(self, worktree: Worktree) -> Sequence[str]:
+        """Return the paths of the tracked and the new, not ignored files, sorted."""
+        ...
+
+    async def changed_files(self, worktree: Worktree, since: str | None = None) -> Sequence[str]:
+        """Return the paths that differ from the head, or from the commit `since`, sorted. New files count."""
+        ...
+
+    async def commit(self, worktree: Worktree, message: str, parent: str) -> str:
+        """Commit all changes onto `parent` and return the commit.
+
+        If the head is already a commit onto `parent` with this message, and nothing has changed, returns the head:
+        an earlier call was not stored.
+        """
+        ...
+
+    async def diff(self, repository: str, base: str, head: str) -> str:
+        """Return the unified diff between two commits or branches."""
+        ...
+
+    async def diff_worktree(self, worktree: Worktree) -> str:
+        """Return the unified diff of the changes that are not committed, new files included."""
+        ...
+
+    async def branch_head(self, repository: str, branch: str) -> str | None:
+        """Return the commit of a branch; None if there is none."""
+        ...
+
+    async def merge(
+        self, repository: str, branch: str, base: str, *, expected_head: str, expected_base: str,
+        method: MergeMethod, message: str,
+    ) -> MergeResult:  # fmt: skip
+        """Merge a branch into the base branch. Conflicts are detected before anything is changed.
+
+        Raises `MergeConflict` if there are any, if the head or the base is not as expected, or if the base branch is
+        checked out with uncommitted changes.
+        """
+        ...
+
+    async def delete_branch(self, repository: str, branch: str) -> None:
+        """Delete a branch of a task. Does nothing if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """What is to be checked."""
+
+    worktree: Worktree
+    files: tuple[str, ...]
+    """The paths that the task has changed since its base, which linters and formatters look at."""
+    config: ValidationConfig
+
+
+class Checks(Protocol):
+    """Fixers and deterministic checks (D12, D21). All methods may raise `CheckUnavailable`."""
+
+    async def fix(self, request: CheckRequest) -> None:
+        """Run the fixers on the files; what they cannot fix is left to the checks."""
+        ...
+
+    async def record_baseline(self, request: CheckRequest) -> Baseline:
+        """Run the checks on an unchanged worktree and return what they find."""
+        ...
+
+    async def run(self, request: CheckRequest, baseline: Baseline) -> Sequence[ValidationResult]:
+        """Run the checks in order: lint, format, types, tests. Findings of the baseline are not in the results."""
+        ...
