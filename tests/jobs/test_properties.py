@@ -9,93 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
-import orjson
 import pytest
 
-from forge_proxy.core.jobs.actions import Finished, NewJob, NextAction, RunPhase, StartChildren, Wait
-from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
-from forge_proxy.core.jobs.records import IdempotencyClaim, JobHead, NewEvent, StoredJob
+from forge_proxy.core.jobs.errors import JobNotFound
 from forge_proxy.jobs import retries
 from forge_proxy.jobs.kinds import JobKinds
 from forge_proxy.jobs.local_scheduler import LocalScheduler
 from forge_proxy.jobs.phases import PhaseDeps
-from forge_proxy.jobs.ports import JobFilter, JobStore
+from forge_proxy.jobs.ports import JobStore
 from forge_proxy.jobs.service import Jobs
-from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.jobs.writers import JobWriters
 from tests.fakes.owned_store import OwnedJobRepository
-
-Step: TypeAlias = Literal["next", "time", "wake", "client", "children", "flaky", "doomed"]
-"""`wake`: the job is woken once, during the phase, and nobody wakes it again. `client`: it waits for the driver."""
-ROOTS = ("a", "b", "c")
-MAX_DEPTH = 3
-
-
-def script_of(seed: int, job: StoredJob | JobHead) -> list[Step]:
-    """Return the steps of a job, which depend only on its id."""
-    random = Random(f"{seed}/{job.id}")
-    every: tuple[Any, ...] = get_args(Step)
-    steps: list[Any] = [step for step in every if step != "children" or job.depth + 1 < MAX_DEPTH]
-    weights = [1 if step == "doomed" else 6 for step in steps]
-    return random.choices(steps, weights, k=random.randint(0, 5))
-
-
-def children_of(seed: int, job: StoredJob, number: int) -> tuple[NewJob, ...]:
-    count = Random(f"{seed}/{job.id}/{number}").randint(1, 3)
-    return tuple(NewJob(f"{job.id}.{number}.{place}", "random", "c", "{}") for place in range(count))
-
-
-@dataclass
-class RandomKind:
-    """`JobHandler`: each phase is one step of the job's script."""
-
-    seed: int
-    now: Callable[[], float]
-    kind: str = "random"
-    jobs: Jobs = field(init=False)
-    store: JobStore = field(init=False)
-
-    def first_action(self, job: StoredJob) -> RunPhase:
-        return self.phase(job, 0)
-
-    def phase(self, job: StoredJob | JobHead, number: int) -> RunPhase:
-        queue = Random(f"{self.seed}/{job.id}/{number}/queue").choice(["one", "two"])
-        return RunPhase(str(number), queue, max_attempts=2)
-
-    async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
-        job, number = writer.job, int(phase.phase)
-        assert await self.store.unfinished(parent=job.id) == [], "a phase ran before the child jobs had ended"
-        script = script_of(self.seed, job)
-        writer.stage(NewEvent("step", {"number": number}))
-        if number == len(script):
-            return Finished()
-        then = self.phase(job, number + 1)
-        match script[number]:
-            case "next":
-                return then
-            case "time":
-                return Wait(self.now() + 0.01, then)
-            case "wake":
-                await self.jobs.wake(job.id)
-                return Wait(None, then)
-            case "client":
-                return Wait(None, then, "requires_action")
-            case "children":
-                return StartChildren(children_of(self.seed, job, number), then)
-            case "flaky":
-                if phase.attempt == 1:
-                    raise ValueError("flaky")
-                return then
-            case "doomed":
-                raise ValueError("doomed")
-
-    def on_cancel(self, writer: JobWriter) -> None:
-        writer.stage(NewEvent("cleaned_up", {}))
+from tests.fakes.random_jobs import RandomKind, check_random_jobs, drive
 
 
 class MortalStore:
@@ -134,39 +63,9 @@ class MortalStore:
         await asyncio.Event().wait()
 
 
-class Process:
-    """A daemon that has random jobs, and what drives it: a clock, and a client."""
-
-    def __init__(self, seed: int, store: MortalStore, jobs: Jobs, kind: RandomKind) -> None:
-        self._random = Random(f"{seed}/cancelled")
-        self.cancelled = [root for root in ROOTS if self._random.random() < 0.3]
-        self.store = store
-        self.jobs = jobs
-        self.kind = kind
-
-    async def drive(self) -> None:
-        """Submit the roots, cancel some of them, and wake the jobs that wait for their client, until all have ended."""
-        await self.jobs.resume()
-        for root in ROOTS:
-            await self.jobs.submit(NewJob(root, "random", "t", "{}"), claim=IdempotencyClaim(root, root))
-        while unfinished := await self.kind.store.unfinished():
-            for head in unfinished:
-                if head.id in self.cancelled and head.last_event > 4:
-                    await self._cancel(head.id)
-                elif head.status == "requires_action":
-                    await self.jobs.wake(head.id)
-            await asyncio.sleep(0.002)
-
-    async def _cancel(self, job_id: str) -> None:
-        try:
-            await self.jobs.cancel(job_id)
-        except JobConflict:  # it has ended meanwhile
-            return
-
-
 @asynccontextmanager
-async def process(seed: int, store: MortalStore, now: Callable[[], float]) -> AsyncGenerator[Process]:
-    """Yield a process that uses the store."""
+async def process(seed: int, store: MortalStore, now: Callable[[], float]) -> AsyncGenerator[RandomKind]:
+    """Yield the random jobs of a process that uses the store."""
     port: Any = store  # it has the methods of the store, by name
 
     @asynccontextmanager
@@ -180,7 +79,7 @@ async def process(seed: int, store: MortalStore, now: Callable[[], float]) -> As
     jobs = Jobs(writers, LocalScheduler(writers, deps, {"one": lambda: 1}), deps)
     kind.jobs, kind.store = jobs, port
     try:
-        yield Process(seed, store, jobs, kind)
+        yield kind
     finally:
         await jobs.close()
     assert {str(error) for error in errors} <= {"flaky", "doomed"}
@@ -197,7 +96,7 @@ async def run_to_end(seed: int, store: OwnedJobRepository, kills: int) -> None:
         lives = random.randint(1, 60) if left else 10**9
         mortal = MortalStore(store, lives, dies_after=random.random() < 0.5)
         async with process(seed, mortal, now) as running:
-            driving, death = asyncio.create_task(running.drive()), asyncio.create_task(mortal.died.wait())
+            driving, death = asyncio.create_task(drive(running)), asyncio.create_task(mortal.died.wait())
             async with asyncio.timeout(60):
                 await asyncio.wait({driving, death}, return_when=asyncio.FIRST_COMPLETED)
                 await mortal.settle()
@@ -208,42 +107,15 @@ async def run_to_end(seed: int, store: OwnedJobRepository, kills: int) -> None:
             assert all(end is None or end is True or isinstance(end, asyncio.CancelledError) for end in ended), ended
 
 
-async def check(seed: int, store: OwnedJobRepository) -> None:
-    """Assert that every job has done what its script says, once."""
-    assert await store.unfinished() == []
-    heads = {head.id: head for head in await store.list(JobFilter(), before=None, limit=1000)}
-    for head in heads.values():
-        events = await store.events(head.id, after=0, limit=1000)
-        assert [event.id for event in events] == [*range(1, head.last_event + 1)]
-        steps = [orjson.loads(event.data)["number"] for event in events if event.type == "step"]
-        script = script_of(seed, head)
-        assert steps == [*range(len(steps))], f"{head.id}: a step was stored twice or is missing"
-        if head.status == "completed":
-            assert len(steps) == len(script) + 1
-        elif head.status == "failed":
-            assert script[len(steps)] == "doomed"
-        else:
-            assert sum(event.type == "cleaned_up" for event in events) == 1
-        job = await store.get(head.id)
-        for number in (number for number in steps if number < len(script) and script[number] == "children"):
-            assert {child.id for child in children_of(seed, job, number)} <= heads.keys()
-        if head.parent is not None:
-            assert heads[head.parent].finished
-    assert {*ROOTS} <= heads.keys()
-    for head in heads.values():
-        if head.status == "cancelled" and head.parent is not None:
-            assert heads[head.root].status == "cancelled", "a child was cancelled without its root"
-
-
 @pytest.mark.parametrize("seed", range(40))
-async def test_d39_killed_processes_lose_nothing_and_repeat_nothing(
+async def test_d3_killed_processes_lose_nothing_and_repeat_nothing(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "_ATTEMPT_SECONDS", (0.01,))
     store = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{tmp_path}/jobs.db")
     try:
         await run_to_end(seed, store, kills=seed % 8)
-        await check(seed, store)
+        await check_random_jobs(seed, store)
     finally:
         await store.close()
 

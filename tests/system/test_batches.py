@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -120,30 +119,6 @@ def test_s_batch_each_line_is_answered_once_though_the_daemon_is_killed_twice(
     assert len(sent) == COUNT
     again = sum(count - 1 for count in sent.values())
     assert again <= 2 * (SLOTS + 1)  # those in flight, and one that waited for a slot
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_killed_at_random_moments_each_line_is_answered_once(relay: RecordingRelay, tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    data = content(60)
-    batch: Batch | None = None
-    kills = 3
-    for number in range(kills + 1):
-        with serving(relay, tmp_path) as proxy:
-            if batch is None:
-                batch = submit(proxy, data)
-            if number < kills:
-                goal = chance.randrange(60)
-                current = batch
-                wait_for(lambda: done(proxy, current) >= goal or has_ended(proxy, current))  # noqa: B023
-                kill(proxy)
-            else:
-                assert len(finish(proxy, batch)) == 60
-
-
-def has_ended(proxy: Process, batch: Batch) -> bool:
-    with sdk(proxy) as ai:
-        return ai.batches.retrieve(batch.id).status == "completed"
 
 
 def test_a_cancelled_batch_stays_cancelled_after_a_restart(relay: RecordingRelay, tmp_path: Path) -> None:
