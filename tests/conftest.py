@@ -71,6 +71,7 @@ STARTS_PROCESSES = {
     "settings/test_schema.py",
     "store/test_database.py",
     "store/test_faults.py",
+    "store/test_migrations.py",
     "store/test_opening.py",
     "test_public_names.py",
     "tools/test_mcp.py",

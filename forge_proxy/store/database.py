@@ -98,11 +98,23 @@ async def open_database(url: str, *, is_shared: bool = False) -> Database:
 
 def migrate(connection: Connection, to: str = "head") -> None:
     """Apply the pending migrations up to revision `to`."""
+    command.upgrade(_build_config(connection), to)
+
+
+def downgrade(connection: Connection, to: str) -> None:
+    """Undo the migrations after revision `to`, or all for `base`: an earlier version can open the database then.
+
+    What only later versions store is lost. Raises `ValueError` if that would be jobs.
+    """
+    command.downgrade(_build_config(connection), to)
+
+
+def _build_config(connection: Connection) -> Config:
     config = Config()
     config.set_main_option("script_location", "forge_proxy.store:migrations")
     config.set_main_option("path_separator", "os")
     config.attributes.update(connection=connection, metadata=METADATA)
-    command.upgrade(config, to)
+    return config
 
 
 @asynccontextmanager

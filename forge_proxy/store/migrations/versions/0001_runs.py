@@ -36,3 +36,9 @@ def upgrade() -> None:
         sa.Column("data", sa.Text, nullable=False),
         sa.Column("at", sa.Double, nullable=False),
     )
+
+
+def downgrade() -> None:
+    """Drop the tables."""
+    op.drop_table("run_events")
+    op.drop_table("runs")

@@ -33,3 +33,9 @@ def upgrade() -> None:
         sa.Column("data", sa.Text, nullable=False),
     )
     op.create_index("response_items_by_id", "response_items", ["id"])
+
+
+def downgrade() -> None:
+    """Drop the tables."""
+    op.drop_table("response_items")
+    op.drop_table("responses")

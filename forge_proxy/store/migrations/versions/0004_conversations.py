@@ -25,3 +25,8 @@ def upgrade() -> None:
         " SELECT owner, conversation_id, min(created_at), max(expires_at), '{}' FROM responses"
         " WHERE conversation_id IS NOT NULL GROUP BY owner, conversation_id"
     )
+
+
+def downgrade() -> None:
+    """Drop the table. Responses keep the names of their conversations."""
+    op.drop_table("conversations")

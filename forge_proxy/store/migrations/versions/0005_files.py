@@ -30,3 +30,9 @@ def upgrade() -> None:
         sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("data", sa.LargeBinary, nullable=False),
     )
+
+
+def downgrade() -> None:
+    """Drop the tables."""
+    op.drop_table("file_blocks")
+    op.drop_table("files")
