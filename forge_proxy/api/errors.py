@@ -24,7 +24,7 @@ from forge_proxy.api.access_denied import (
     TooManyValues,
     WrongKey,
 )
-from forge_proxy.api.admin.ports import NotManaged, WrongSettings
+from forge_proxy.api.admin.ports import NotManaged, TooManyFollowers, WrongSettings
 from forge_proxy.api.backend_errors import classify_backend_error
 from forge_proxy.api.disconnect import ShuttingDown
 from forge_proxy.batches.errors import BatchConflict, BatchNotFound, FileInUse
@@ -78,6 +78,7 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     UnknownModel: (404, "invalid_request_error", "model_not_found"),
     OutOfMemory: (503, "server_error", "out_of_memory"),
     Overloaded: (429, "rate_limit_error", "rate_limit_exceeded"),
+    TooManyFollowers: (429, "rate_limit_error", "too_many_followers"),
     BackendUnreachable: (502, "server_error", "backend_unreachable"),
     BackendTimeout: (504, "server_error", "backend_timeout"),
     BackendBroke: (502, "server_error", "backend_broke_off"),

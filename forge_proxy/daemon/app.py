@@ -32,6 +32,7 @@ from forge_proxy.engine.ports import Observer
 from forge_proxy.hardware.files import find_ram_mb
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
+from forge_proxy.telemetry.event_feed import EventFeed
 from forge_proxy.telemetry.fan_out import EventFanOut
 from forge_proxy.telemetry.metrics import DaemonMetrics
 
@@ -44,6 +45,7 @@ class Daemon:
     server: HttpServer
     live: LiveSettings
     services: JobServices
+    events: EventFeed
     listener: socket.socket
     log: FilteringBoundLogger
 
@@ -62,6 +64,7 @@ class Daemon:
     def end(self, signum: int) -> None:
         """Make `run` return once running responses have finished, or immediately at a second interrupt."""
         self.services.jobs.end_feeds()  # shutdown does not wait for clients that watch a run: it may last for hours
+        self.events.close()
         self.server.handle_exit(signum, None)
 
     async def run(self, loaded: Callable[[], None] = lambda: None, *, resumes: bool = True) -> None:
@@ -138,7 +141,8 @@ async def build(
     settings: Settings, listener: socket.socket, read: Callable[[], Settings], log: FilteringBoundLogger
 ) -> AsyncGenerator[Daemon]:
     """Build the daemon over a listening socket. `read` reloads the settings. Raises `BackendChoiceError`."""
-    listeners = EventFanOut([logs.LogObserver(log)])
+    events = EventFeed()
+    listeners = EventFanOut([logs.LogObserver(log), events])
     observe = observe_in_next_iteration(listeners)
     memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
     async with (
@@ -160,7 +164,7 @@ async def build(
         live = LiveSettings(settings, read, parts.engine, keys)
         metrics = build_metrics(parts)
         listeners.add(metrics)
-        admin = _admin_services(parts, live, services, memory, metrics, stored)
+        admin = _admin_services(parts, live, services, memory, metrics, stored, events)
         app = create_app(
             parts.engine,
             parts.backend,
@@ -174,7 +178,7 @@ async def build(
             batches=services.batches,
             lines=services.batch_parts.executor,
         )
-        yield Daemon(parts, HttpServer(app, settings.server, memory), live, services, listener, log)
+        yield Daemon(parts, HttpServer(app, settings.server, memory), live, services, events, listener, log)
 
 
 def log_backend(choice: SelectedBackend, settings: Settings, log: FilteringBoundLogger) -> None:
@@ -194,6 +198,7 @@ def _admin_services(
     memory: MemoryBudget,
     metrics: DaemonMetrics,
     stored: StoredRequests | None,
+    events: EventFeed,
 ) -> AdminServices:
     choice = parts.choice
     unmanaged = "" if parts.control else f"the {choice.kind} at {parts.backend.url} was started elsewhere"
@@ -210,6 +215,7 @@ def _admin_services(
         jobs=services.jobs,
         metrics=metrics,
         stored=stored,
+        events=events,
     )
 
 

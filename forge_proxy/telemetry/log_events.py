@@ -7,8 +7,9 @@ renamed event has its former name in the field `former_event`, also until 0.3.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
+from forge_proxy.core.event_feed import EventLevel, EventName
 from forge_proxy.core.guardrails.report import as_fits
 from forge_proxy.engine.events import (
     AttemptRetried,
@@ -37,7 +38,6 @@ from forge_proxy.engine.events import (
     ToolsUnvalidated,
 )
 
-Level: TypeAlias = Literal["info", "warning", "error"]
 _FAILURE_STATES = ("failed", "crash-loop")
 _MAX_INTERVENTIONS_CHARS = 2000
 """Maximum length in characters of the interventions in a log line, which has them twice until 0.3."""
@@ -66,9 +66,9 @@ _ServerEvent: TypeAlias = (
 class LogLine:
     """One line of the log."""
 
-    event: str
+    event: EventName
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
-    level: Level = "info"
+    level: EventLevel = "info"
 
 
 def to_log_line(event: Event) -> LogLine:
@@ -82,7 +82,7 @@ def to_log_line(event: Event) -> LogLine:
     return _request_line(event)
 
 
-def _renamed(event: str, former: str, fields: dict[str, Any], level: Level = "info") -> LogLine:
+def _renamed(event: EventName, former: str, fields: dict[str, Any], level: EventLevel = "info") -> LogLine:
     """Return the line of an event that had another name before 0.2."""
     return LogLine(event, {**fields, "former_event": former}, level)
 

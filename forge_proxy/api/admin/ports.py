@@ -34,6 +34,33 @@ class WrongSettings(ForgeError):
         return str(self)
 
 
+class TooManyFollowers(ForgeError):
+    """As many clients follow a stream of the admin API as may."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} clients follow this stream already; close one of them")
+
+    @property
+    def summary(self) -> str:
+        return str(self)
+
+
+class Followed(Protocol):
+    """What a limited number of clients follow."""
+
+    @property
+    def followers(self) -> int: ...
+
+    @property
+    def max_followers(self) -> int: ...
+
+
+def check_followers(source: Followed) -> None:
+    """Raise `TooManyFollowers` if no further client may follow."""
+    if source.followers >= source.max_followers:
+        raise TooManyFollowers(source.max_followers)
+
+
 @dataclass(frozen=True, slots=True)
 class ServerStatusReport:
     """The state of a managed model server. `detail` is the reason for it, if there is one."""

@@ -12,6 +12,7 @@ from forge_proxy.api.admin.backend import BackendEndpoints
 from forge_proxy.api.admin.budget import BudgetEndpoints
 from forge_proxy.api.admin.clients import ClientEndpoints
 from forge_proxy.api.admin.compaction import CompactionEndpoints
+from forge_proxy.api.admin.events import EventEndpoints
 from forge_proxy.api.admin.former_names import FormerName
 from forge_proxy.api.admin.guardrails import GuardrailEndpoints
 from forge_proxy.api.admin.heuristics import HeuristicEndpoints
@@ -45,6 +46,7 @@ _NOT_MANAGED = error_responses(**{
 _NO_MODEL = error_responses(**{"404": "No such model."})
 _NOT_SWITCHED = error_responses(**{"502": "The budget could not be switched; nothing was changed."})
 _STREAM = {"200": {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+_TOO_MANY_FOLLOWERS = error_responses(**{"429": "As many clients follow the stream as may."})
 _NO_STORE = error_responses(**{"503": "The store is unavailable."})
 _CONFLICT = error_responses(**{
     "409": "The state of the run does not allow it, or another version wrote the run; nothing was changed.",
@@ -104,6 +106,9 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     add("DELETE", "/retries/{name:path}", retries.forget, "Reset the statistics of retries of one model", _NO_MODEL)
     add("GET", "/config", settings.read, "Show the settings")
     add("POST", "/reload", settings.reload, "Reload the settings", _NOT_SWITCHED)
+    if parts.events is not None:
+        events = EventEndpoints(parts.events, keepalive_seconds)
+        add("GET", "/events", events.stream, "Stream the events of the daemon", {**_STREAM, **_TOO_MANY_FOLLOWERS})
     if parts.stored is not None:
         _add_requests(add, parts.stored)
     if parts.jobs is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from forge_proxy.api.admin.events import EventSource
 from forge_proxy.api.admin.ledger import LedgerReader
 from forge_proxy.api.admin.ports import BackendControl, LiveConfiguration, NotManaged
 from forge_proxy.api.admin.requests import RequestReader
@@ -53,6 +54,7 @@ class AdminServices:
     metrics: MetricsSource | None = None
     stored: RequestSource | None = None
     jobs: Jobs | None = None
+    events: EventSource | None = None
 
     @property
     def managed(self) -> BackendControl:

@@ -29,6 +29,7 @@ from forge_proxy.engine.sampling import Sampling
 from forge_proxy.hardware.machine import MachineHardware
 from forge_proxy.settings import Settings, load
 from forge_proxy.store.config import StoreConfig
+from forge_proxy.telemetry.event_feed import EventFeed
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
 
@@ -80,11 +81,16 @@ async def world(
     control: BackendControl | None = None,
     heard: list[Any] | None = None,
     says: Sequence[Said] = (),
+    events: EventFeed | None = None,
     **settings: Any,
 ) -> AsyncGenerator[httpx.AsyncClient]:
     """Yield a client of the application with these settings; `read` reloads them. The responses of its one model,
-    `scripted`, are a `script`, or those that `says` returns.
+    `scripted`, are a `script`, or those that `says` returns. Without `events` the feed of events is closed: a response
+    without an end would never arrive.
     """
+    if events is None:
+        events = EventFeed()
+        events.close()
     now = load(None, settings)
     observe = (heard if heard is not None else []).append
     backend = OpenAICompatible("http://scripted", ScriptedHttp(script or says))
@@ -131,7 +137,7 @@ async def world(
                 engine,
                 backend,
                 now.server,
-                replace(admin, runs=services.runs, jobs=services.jobs),
+                replace(admin, runs=services.runs, jobs=services.jobs, events=events),
                 keys,
                 responses=responses,
                 background=services.background,
