@@ -32,6 +32,7 @@ from forge_proxy.engine.ports import Observer
 from forge_proxy.hardware.files import find_ram_mb
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
+from forge_proxy.telemetry.content_encoder import ContentEncoder
 from forge_proxy.telemetry.event_feed import EventFeed
 from forge_proxy.telemetry.fan_out import EventFanOut
 from forge_proxy.telemetry.metrics import DaemonMetrics
@@ -145,13 +146,14 @@ async def build(
     listeners = EventFanOut([logs.LogObserver(log), events])
     observe = observe_in_next_iteration(listeners)
     memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
+    contents = ContentEncoder(log) if settings.store.content == "on" else None
     async with (
-        assemble(settings, observe, memory) as parts,
+        assemble(settings, observe, memory, contents) as parts,
         shared_database(store_url(settings), is_shared=settings.jobs.scheduler == "temporal") as database,
         build_jobs(
             settings, parts.engine, observe, database, responses := build_response_storage(settings, database), memory
         ) as services,
-        store_requests(settings, database, parts.engine.models, listeners, log) as stored,
+        store_requests(settings, database, parts.engine.models, listeners, log, contents) as stored,
     ):
         url = parts.choice.url
         if url is not None and await leads_to(url, listener):
@@ -164,6 +166,8 @@ async def build(
         live = LiveSettings(settings, read, parts.engine, keys)
         metrics = build_metrics(parts)
         listeners.add(metrics)
+        if contents is not None:
+            contents.count_with(metrics.count_content)
         admin = _admin_services(parts, live, services, memory, metrics, stored, events)
         app = create_app(
             parts.engine,

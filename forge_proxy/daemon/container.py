@@ -36,7 +36,7 @@ from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.pacing import LoopTurns
-from forge_proxy.engine.ports import Backend, Clock, Observer, Resizer
+from forge_proxy.engine.ports import Backend, Clock, ContentObserver, Observer, Resizer
 from forge_proxy.engine.process_pool import ProcessPool
 from forge_proxy.engine.sampling import Sampling, SamplingOverride
 from forge_proxy.engine.scheduler import Scheduler
@@ -71,10 +71,14 @@ class EngineAssembly:
 
 @asynccontextmanager
 async def assemble(
-    settings: Settings, observe: Observer, memory: MemoryBudget | None = None
+    settings: Settings,
+    observe: Observer,
+    memory: MemoryBudget | None = None,
+    observe_content: ContentObserver | None = None,
 ) -> AsyncGenerator[EngineAssembly]:
     """Select a backend, build the engine over it, and stop both at the end.
 
+    `observe_content` receives the texts of requests, if anyone wants them.
     Raises `BackendChoiceError` or `GuardrailsBroken`.
     """
     check_guardrails()
@@ -122,6 +126,7 @@ async def assemble(
                 ),
                 cards=_open_capability_cache(choice),
                 memory=memory,
+                observe_content=observe_content,
                 turns=turns,
             )
         )

@@ -14,8 +14,10 @@ from forge_proxy.core.quantization import find_quantization
 from forge_proxy.core.requests.records import RequestRecord
 from forge_proxy.core.requests.stored import RequestRetention
 from forge_proxy.daemon.database import SharedDatabase
+from forge_proxy.engine.memory import MEGABYTE
 from forge_proxy.engine.models import Models
 from forge_proxy.settings import Settings
+from forge_proxy.telemetry.content_encoder import ContentEncoder
 from forge_proxy.telemetry.fan_out import EventFanOut
 from forge_proxy.telemetry.request_metrics import ModelLabels
 from forge_proxy.telemetry.request_writer import RequestWriter
@@ -44,23 +46,37 @@ class StoredRequests:
 
 @asynccontextmanager
 async def store_requests(
-    settings: Settings, database: SharedDatabase, models: Models, listeners: EventFanOut, log: FilteringBoundLogger
+    settings: Settings,
+    database: SharedDatabase,
+    models: Models,
+    listeners: EventFanOut,
+    log: FilteringBoundLogger,
+    contents: ContentEncoder | None = None,
 ) -> AsyncGenerator[StoredRequests | None]:
-    """Store the requests of a daemon, unless the settings say otherwise, and write the last ones at the end."""
+    """Store the requests of a daemon, unless the settings say otherwise, and write the last ones at the end.
+
+    `contents` has their texts, if they are stored.
+    """
     store = settings.store
     if not store.requests:
         yield None
         return
     stored = StoredRequests(database)
-    retention = RequestRetention(store.request_days, store.max_requests, store.ledger_days)
-    writer = RequestWriter(stored.requests, _ModelDescriptions(models).describe, retention, log)
+    retention = RequestRetention(
+        store.request_days, store.max_requests, store.ledger_days, store.content_days, store.max_content_mb * MEGABYTE
+    )
+    writer = RequestWriter(stored.requests, _ModelDescriptions(models).describe, retention, log, contents)
     running = asyncio.create_task(writer.run())
+    encoding = asyncio.create_task(contents.run()) if contents is not None else None
     listeners.add(writer)
     try:
         yield stored
     finally:
         await asyncio.sleep(0)  # events are observed in the next iteration of the event loop
         await writer.close(running)
+        if encoding is not None:
+            encoding.cancel()
+            await asyncio.wait([encoding])
 
 
 class _ModelDescriptions:

@@ -44,6 +44,7 @@ from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.capabilities import Capabilities
 from forge_proxy.engine.compat import CompatibleBackend
 from forge_proxy.engine.config import EngineConfig, EnginePolicies
+from forge_proxy.engine.content_recorder import ContentRecorder
 from forge_proxy.engine.context_fitting import ContextFitter, PromptSize
 from forge_proxy.engine.events import (
     ContextCompacted,
@@ -83,6 +84,7 @@ class Engine:
         self._respond_overhead = RespondOverhead(self._backend)
         self._clock = clock
         self._observe = observe
+        self._observe_content = config.observe_content
         self._admission = config.admission or Admission(backend, clock, observe)
         self._unvalidated_tools = UnvalidatedTools()
         self._guardrails = config.guardrails
@@ -169,7 +171,9 @@ class Engine:
         `ToolCallInvalid` or `EmptyAnswer`; if chunks have been yielded by then, the response is incomplete.
         """
         recorder = RequestRecorder(self._clock, request_id, request, origin)
-        session = self._session(client, recorder, origin.priority)
+        observe = self._observe_content
+        content = ContentRecorder(observe, request_id, request) if observe is not None else None
+        session = self._session(client, recorder, origin.priority, content)
         slot, done = session.slot, False
         try:
             async with (
@@ -181,17 +185,21 @@ class Engine:
                 async for event in events:
                     if isinstance(event, Report):
                         done, event = True, event.with_dropped(request)
-                        self._observe(RequestAnswered(recorder.answered(event, slot.queued), event))
+                        record = session.finish(recorder.answered(event, slot.queued))
+                        self._observe(RequestAnswered(record, event))
                     elif isinstance(event, Chunk) and event.progress is None:
                         recorder.mark_output()
+                        if content is not None:
+                            content.add_received(event)
                     yield event
         except ForgeError as error:
             done = True
-            self._observe(RequestFailed(recorder.failed(summary_of(error, request), slot.queued)))
+            failed = recorder.failed(summary_of(error, request), slot.queued)
+            self._observe(RequestFailed(session.finish(failed)))
             raise
         finally:
             if not done:
-                self._observe(RequestAbandoned(recorder.abandoned(slot.queued)))
+                self._observe(RequestAbandoned(session.finish(recorder.abandoned(slot.queued))))
 
     async def measure(self, request: ChatRequest) -> PromptSize:
         """Return the size of a request's prompt, estimated if the backend cannot count. Raises `UnknownModel`."""
@@ -246,8 +254,14 @@ class Engine:
         """
         return self._backend.tool_mode(self.models.resolve_cached(model).served)
 
-    def _session(self, client: str, recorder: RequestRecorder, priority: Priority = "interactive") -> BackendSession:
-        return BackendSession(self._deps, self._admission.slot(client, priority=priority), recorder)
+    def _session(
+        self,
+        client: str,
+        recorder: RequestRecorder,
+        priority: Priority = "interactive",
+        content: ContentRecorder | None = None,
+    ) -> BackendSession:
+        return BackendSession(self._deps, self._admission.slot(client, priority=priority), recorder, content)
 
     @asynccontextmanager
     async def _admit(self, session: BackendSession, request: ChatRequest) -> AsyncGenerator[ResolvedModel]:
@@ -343,6 +357,8 @@ async def _relay(
     exchange = BackendExchange(session, call)
     has_begun = False
     whole: list[Chunk] = []
+    if session.content is not None:
+        session.content.begin_relay(lambda: (exchange.call, exchange.usage), suppressor)
     async with aclosing(exchange.events(lambda _: not has_begun)) as events:
         async for event in events:
             if isinstance(event, CallResent):

@@ -18,7 +18,7 @@ from forge_proxy.core.guardrails.report import cut_name
 from forge_proxy.core.guardrails.split_chunk import split_chunk
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import TokenUsage
-from forge_proxy.core.stream import Chunk
+from forge_proxy.core.stream import Chunk, Reply
 from forge_proxy.engine.drafts import DraftedExchange
 from forge_proxy.engine.events import AttemptRetried, ContextCompacted, LoopDetected
 from forge_proxy.engine.exchange import BackendExchange, BackendSession, CallResent
@@ -65,6 +65,8 @@ class AttemptRunner:
         A context compacted for one attempt stays compacted for the next, so the model server's prefix cache matches.
         """
         exchange = self._open_exchange()
+        verdict: Retry | FinishedAttempt | None = None
+        written = ""
         try:
             async with aclosing(self._receive(exchange)) as events:
                 async for event in events:
@@ -74,9 +76,12 @@ class AttemptRunner:
                 self.interventions += exchange.interventions
             verdict = await self._judge(exchange)
         except (BackendFault, ContextBudgetExceeded) as fault:
+            written = fault.written if isinstance(fault, UnreadCall) else ""
             verdict = self._after_fault(fault)
             if verdict is None:
                 raise
+        finally:
+            self._record_content(exchange, verdict, written)
         if isinstance(verdict, Retry):
             verdict = replace(verdict, turn=self._deps.retry_history.adapt(verdict.turn, self._model.served))
             tool, reason = cut_name(verdict.tool), verdict.reason
@@ -111,6 +116,14 @@ class AttemptRunner:
             resolved=self._model,
             usage=True,
         )
+
+    def _record_content(self, exchange: BackendExchange, verdict: Retry | FinishedAttempt | None, written: str) -> None:
+        """Record the text of the attempt. `written` is that of a call that the model server could not parse."""
+        content = self._session.content
+        if content is not None:
+            call = self._deps.backend.adapt(exchange.call)
+            replies = [Reply(text=written)] if written else self._attempt.replies()
+            content.end_attempt(call, replies, exchange.usage, self.turn, verdict)
 
     def _open_exchange(self) -> BackendExchange:
         """Return the exchange of the next attempt: with drafts if it is the first and slots are free."""

@@ -47,7 +47,7 @@ class CompatibleBackend:
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`. Raises `ToolsRejected` as well."""
-        call = first = self._adapt(call)
+        call = first = self.adapt(call)
         begun = False
         while True:
             try:
@@ -95,9 +95,9 @@ class CompatibleBackend:
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""
-        return await self._backend.count_tokens(self._adapt(call))
+        return await self._backend.count_tokens(self.adapt(call))
 
-    def _adapt(self, call: ModelCall) -> ModelCall:
+    def adapt(self, call: ModelCall) -> ModelCall:
         """Return the call in the dialect that the backend is known to accept."""
         dialect = self._dialects.get(call.model.served, self._usual)
         if self._plain and self._tools_digest(call) in self._plain:

@@ -14,7 +14,15 @@ from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.pacing import LoopTurns
-from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, TemplateLearner, ThoroughReader
+from forge_proxy.engine.ports import (
+    Backend,
+    CardStore,
+    Clock,
+    ContentObserver,
+    Observer,
+    TemplateLearner,
+    ThoroughReader,
+)
 from forge_proxy.engine.sampling import Sampling
 
 
@@ -42,6 +50,8 @@ class EngineConfig:
     clock: Clock
     observe: Observer
     """Receives the events of all requests."""
+    observe_content: ContentObserver | None = None
+    """Receives the text of all requests. Default: nobody does, and nothing is collected."""
     models: Models | None = None
     """Default: the models that the backend reports."""
     admission: Admission | None = None

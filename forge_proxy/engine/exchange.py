@@ -18,9 +18,11 @@ from forge_proxy.core.guardrails import Intervention
 from forge_proxy.core.guardrails.learned_policy import LearnedPolicy
 from forge_proxy.core.guardrails.retry_history import RetryHistory
 from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.requests.records import RequestRecord
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.admission import Slot
 from forge_proxy.engine.compat import CompatibleBackend
+from forge_proxy.engine.content_recorder import ContentRecorder
 from forge_proxy.engine.context_fitting import ContextFitter
 from forge_proxy.engine.events import ContextCompacted, LostResponseRetried
 from forge_proxy.engine.memory import MemoryBudget, ResponseMemory
@@ -52,10 +54,14 @@ class BackendSession:
     Both are released at the end of the `async with` block. Also counts the responses that were lost.
     """
 
-    def __init__(self, deps: EngineDeps, slot: Slot, recorder: RequestRecorder) -> None:
+    def __init__(
+        self, deps: EngineDeps, slot: Slot, recorder: RequestRecorder, content: ContentRecorder | None = None
+    ) -> None:
         self.deps = deps
         self.slot = slot
         self.recorder = recorder
+        self.content = content
+        """Collects the text of the request; None if nobody wants it."""
         self.request_id = recorder.request_id
         self.memory = ResponseMemory(deps.memory)
         self._losses = 0
@@ -70,6 +76,12 @@ class BackendSession:
     ) -> None:
         self.memory.release()
         self.slot.leave(error)
+
+    def finish(self, record: RequestRecord) -> RequestRecord:
+        """Pass on the text of the request that ended with this record. Returns the record."""
+        if self.content is not None:
+            self.content.finish(record)
+        return record
 
     def permit_retry(self, fault: BackendFault, request: ChatRequest) -> bool:
         """Return whether to send the request again after this fault; if so, count the fault.

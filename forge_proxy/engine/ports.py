@@ -12,6 +12,7 @@ from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.hardware import HardwareProfile
 from forge_proxy.core.health import Health
+from forge_proxy.core.requests.content import AttemptContent, RequestContent
 from forge_proxy.core.rescue.templates import LearnedTemplate
 from forge_proxy.core.stream import Chunk, Reply
 from forge_proxy.engine.events import Event
@@ -160,3 +161,12 @@ class Observer(Protocol):
     """Receives events. Must not raise and must not block."""
 
     def __call__(self, event: Event, /) -> None: ...
+
+
+class ContentObserver(Protocol):
+    """Receives what no event contains: the text of each attempt when it ends, then that of the whole request.
+
+    Only set if a user asked for it. Must not raise and must not block.
+    """
+
+    def __call__(self, content: AttemptContent | RequestContent, /) -> None: ...

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from forge_proxy.core.sampling import read_switch
 
 SQLITE = "sqlite+aiosqlite"
 POSTGRES = "postgresql+asyncpg"
@@ -54,6 +56,20 @@ class StoreConfig(BaseModel):
         description="Store a record of each request: times, token counts, faults of its attempts, and how it ended."
         " It contains no prompt and no response.",
     )
+    content: Annotated[
+        Literal["off", "on"], BeforeValidator(read_switch, json_schema_input_type=Literal["off", "on", True, False])
+    ] = Field(
+        default="off",
+        description="on: the text of each request is stored next to its record: what was sent to the model, what it"
+        " wrote at each attempt, and what the client received. Only the admin API shows it. Needs `requests`.",
+    )
+    content_days: int = Field(default=7, ge=1, le=3650, description="Days after which the text is deleted.")
+    max_content_mb: int = Field(
+        default=500,
+        ge=1,
+        le=1_000_000,
+        description="Megabytes of text that are kept, compressed; the oldest is deleted.",
+    )
     request_days: int = Field(default=30, ge=1, le=3650, description="Days after which a record is deleted.")
     max_requests: int = Field(
         default=1_000_000, ge=1000, le=100_000_000, description="Records that are kept; the oldest are deleted."
@@ -61,6 +77,12 @@ class StoreConfig(BaseModel):
     ledger_days: int = Field(
         default=365, ge=1, le=3650, description="Days after which the counts of the reliability ledger are deleted."
     )
+
+    @model_validator(mode="after")
+    def _check_content(self) -> Self:
+        if self.content == "on" and not self.requests:
+            raise ValueError("content: on needs requests: true: the text is stored next to the record of its request")
+        return self
 
     def url_in(self, folder: Path) -> str:
         """Return the URL; if none is set, the URL of runs.db in the folder."""

@@ -27,11 +27,14 @@ from forge_proxy.core.requests.stored import (
 from forge_proxy.store.database import Database
 from forge_proxy.store.ledger import add_to_ledger, prune_ledger
 from forge_proxy.store.storable import storable
-from forge_proxy.store.tables import REQUEST_FAULTS, REQUESTS
+from forge_proxy.store.tables import REQUEST_CONTENTS, REQUEST_FAULTS, REQUESTS
 
 _DAY = 86400
 _PRUNED_AT_ONCE = 500
 """Requests that one transaction deletes. Other writers wait for it: it has to take milliseconds."""
+_CONTENTS_READ = 100
+_BYTES_PRUNED_AT_ONCE = 4 * 2**20
+"""Texts that one transaction deletes: their pages have to be freed one by one."""
 _LONGEST_MODEL = 256
 _LONGEST_NUMBER = 18
 """Digits of a number that fit into 64 bits."""
@@ -46,8 +49,8 @@ class RequestRepository:
     async def add(self, ended: Sequence[EndedRequest]) -> None:
         """See the port."""
         async with self._database.write() as connection:
-            if any(one.record.faults for one in ended):
-                await _add_with_faults(connection, ended)
+            if any(one.record.faults or one.content is not None for one in ended):
+                await _add_with_details(connection, ended)
             else:
                 await connection.execute(insert(REQUESTS), [_to_row(one) for one in ended])
             await add_to_ledger(connection, ended)
@@ -73,8 +76,16 @@ class RequestRepository:
             raise RequestNotStored(request)
         return _to_request(row)
 
+    async def read_content(self, number: int) -> bytes | None:
+        """See the port."""
+        chosen = select(REQUEST_CONTENTS.c.data).where(REQUEST_CONTENTS.c.number == number)
+        async with self._database.read() as connection:
+            return (await connection.execute(chosen)).scalar()
+
     async def prune(self, retention: RequestRetention, now: float) -> bool:
         """See the port."""
+        if await self._prune_contents(retention, now):
+            return True
         oldest = now - retention.request_days * _DAY
         async with self._database.write() as connection:
             last = (await connection.execute(select(func.max(REQUESTS.c.number)))).scalar() or 0
@@ -84,9 +95,31 @@ class RequestRepository:
             is_ledger_pruned = await prune_ledger(connection, now - retention.ledger_days * _DAY)
         return deleted.rowcount == _PRUNED_AT_ONCE or not is_ledger_pruned
 
+    async def _prune_contents(self, retention: RequestRetention, now: float) -> bool:
+        """Delete some of the texts that are too old, or too many. Returns whether any were deleted."""
+        table, before = REQUEST_CONTENTS.c, now - min(retention.content_days, retention.request_days) * _DAY
+        first = select(table.number, table.ended_at, table.size).order_by(table.number).limit(_CONTENTS_READ)
+        async with self._database.read() as connection:
+            total = int((await connection.execute(select(func.sum(table.size)))).scalar() or 0)
+            rows = (await connection.execute(first)).all()
+        deleted: list[int] = []
+        size = 0
+        for number, ended_at, its_size in rows:
+            if size > _BYTES_PRUNED_AT_ONCE or not (ended_at < before or total - size > retention.max_content):
+                break
+            deleted.append(number)
+            size += its_size
+        if deleted:
+            async with self._database.write() as connection:
+                await connection.execute(delete(REQUEST_CONTENTS).where(table.number <= deleted[-1]))
+        return bool(deleted)
 
-async def _add_with_faults(connection: AsyncConnection, ended: Sequence[EndedRequest]) -> None:
-    """Add requests and their faults, which refer to their numbers. SQLite executes a statement for each request."""
+
+async def _add_with_details(connection: AsyncConnection, ended: Sequence[EndedRequest]) -> None:
+    """Add requests with their faults and texts, which refer to their numbers.
+
+    SQLite executes a statement for each request.
+    """
     adding = insert(REQUESTS).returning(REQUESTS.c.number, sort_by_parameter_order=True)
     numbers = (await connection.execute(adding, [_to_row(one) for one in ended])).scalars().all()
     faults = [
@@ -94,7 +127,15 @@ async def _add_with_faults(connection: AsyncConnection, ended: Sequence[EndedReq
         for number, one in zip(numbers, ended, strict=True)
         for fault in sorted(set(one.record.faults))
     ]
-    await connection.execute(insert(REQUEST_FAULTS), faults)
+    if faults:
+        await connection.execute(insert(REQUEST_FAULTS), faults)
+    contents = [
+        {"number": number, "ended_at": one.ended_at, "size": len(one.content), "data": one.content}
+        for number, one in zip(numbers, ended, strict=True)
+        if one.content is not None
+    ]
+    if contents:
+        await connection.execute(insert(REQUEST_CONTENTS), contents)
 
 
 def _conditions(which: RequestFilter) -> list[ColumnElement[bool]]:

@@ -202,6 +202,17 @@ REQUEST_FAULTS = Table(
     Index("request_faults_by_request", "number"),
 )
 
+REQUEST_CONTENTS = Table(
+    "request_contents",
+    METADATA,
+    Column("number", _NUMBER, ForeignKey("requests.number", ondelete="CASCADE"), primary_key=True),
+    Column("ended_at", Double, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Index("request_contents_by_size", "size"),
+)
+"""The texts of requests. The index lets SQLite add up the sizes without reading the texts."""
+
 LEDGER = Table(
     "ledger",
     METADATA,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 
 from forge_proxy.engine.events import (
@@ -56,6 +56,12 @@ class DaemonMetrics:
         self._windows = Gauge(
             "forge_context_window_tokens", "Context budget of a model in tokens", ("model",), registry=registry
         )
+        self._contents = Counter(
+            "forge_request_contents",
+            "Texts of requests, by what became of them: stored, cut, too_large, dropped",
+            ("result",),
+            registry=registry,
+        )
         self._queue_depth = Gauge("forge_queue_depth", "Requests in the queue, by state", ("state",), registry=registry)
         self._backend_up = Gauge("forge_backend_up", "1 if the model server is ready, else 0", registry=registry)
 
@@ -70,6 +76,10 @@ class DaemonMetrics:
                 self._follow_loading(model, state)
             case _:
                 pass
+
+    def count_content(self, result: str) -> None:
+        """Count what became of the text of a request."""
+        self._contents.labels(result).inc()
 
     async def render(self, accept: str) -> tuple[bytes, str]:
         """Return the metrics and their content type, in the format that the `accept` header asks for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -188,3 +189,46 @@ async def test_only_the_newest_are_kept(stores: Stores) -> None:
 
     assert await stores.numbers() == ["r19", "r18", "r17"]
     assert sum(hour.counts.requests for hour in await stores.ledger.hours(NOON, NOON, None)) == 20
+
+
+async def test_a_text_is_read_by_the_number_of_its_request(stores: Stores) -> None:
+    with_text = [replace(ended(f"r{number}", attempts=(FAULTY,)), content=b"text %d" % number) for number in range(3)]
+    await stores.requests.add([ended("before"), *with_text, ended("after")])
+
+    numbers = {one.record.request_id: one.number for one in await stores.requests.list(ALL, before=None, limit=10)}
+    texts = {name: await stores.requests.read_content(number) for name, number in numbers.items()}
+
+    assert texts == {"before": None, "r0": b"text 0", "r1": b"text 1", "r2": b"text 2", "after": None}
+    assert await stores.requests.read_content(10**15) is None
+
+
+async def texts_after_pruning(stores: Stores, retention: RequestRetention, now: float) -> list[str]:
+    """Prune until nothing is left to delete, and return the requests whose text is still stored."""
+    while await stores.requests.prune(retention, now):
+        pass
+    found = await stores.requests.list(ALL, before=None, limit=1000)
+    return [one.record.request_id for one in found if await stores.requests.read_content(one.number) is not None]
+
+
+async def test_texts_are_deleted_before_their_requests(stores: Stores) -> None:
+    day = 24 * HOUR
+    await stores.requests.add(
+        [replace(ended(f"r{number}", NOON + number * day), content=b"text") for number in range(10)]
+    )
+
+    left = await texts_after_pruning(stores, RequestRetention(30, 1000, 365, content_days=3), NOON + 9 * day)
+
+    assert left == ["r9", "r8", "r7", "r6"]
+    assert len(await stores.numbers()) == 10
+    assert await texts_after_pruning(stores, RequestRetention(1, 1000, 365, content_days=3), NOON + 9 * day) == [
+        "r9",
+        "r8",
+    ]
+
+
+async def test_the_oldest_texts_are_deleted_by_size(stores: Stores) -> None:
+    await stores.requests.add([replace(ended(f"r{number}"), content=bytes(1000)) for number in range(300)])
+
+    assert len(await texts_after_pruning(stores, RequestRetention(30, 1000, 365, max_content=4500), NOON)) == 4
+    assert await texts_after_pruning(stores, RequestRetention(30, 1000, 365, max_content=1000), NOON) == ["r299"]
+    assert await texts_after_pruning(stores, RequestRetention(30, 2, 365), NOON) == ["r299"]

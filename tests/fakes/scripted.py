@@ -15,6 +15,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.requests.content import AttemptContent, RequestContent
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import Event
@@ -132,6 +133,7 @@ async def chat(
     policy: GuardPolicy | None = None,
     headers: Mapping[str, str] | None = None,
     heard: list[Event] | None = None,
+    contents: list[AttemptContent | RequestContent] | None = None,
     window: int | None = None,
     templates: TemplateLearner | None = None,
 ) -> Answer:
@@ -141,7 +143,12 @@ async def chat(
     backend = OpenAICompatible("http://scripted", http)
     observe = (heard if heard is not None else []).append
     guardrails = policy or GuardPolicy()
-    engine = Engine(EngineConfig(backend, StillClock(), observe, guardrails=guardrails, templates=templates))
+    engine = Engine(
+        EngineConfig(
+            backend, StillClock(), observe, guardrails=guardrails, templates=templates,
+            observe_content=contents.append if contents is not None else None,
+        )
+    )  # fmt: skip
     app = create_app(engine, backend, ServerConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         response = await client.post(

@@ -141,7 +141,14 @@ def fill(connection: Connection, revision: str) -> None:
         case "0007":
             rows = {"job_outbox": [{"job_id": "run_0", "signal": "start"}]}
         case "0008":
+            request: JsonDict = {
+                "number": 7, "request_id": "r", "ended_at": 1.5, "surface": "messages", "client": "", "program": "",
+                "model": None, "served": "m", "quantization": "", "is_streamed": True, "tools": 1, "result": "retried",
+                "seconds": 1.0, "queued": 0.0, "first_output": None, "backend_seconds": 0.5, "details": "{}",
+            }  # fmt: skip
             rows = {
+                "requests": [request],
+                "request_faults": [{"fault": "text", "number": 7}],
                 "request_durations": [{"hour": 1, "model": "m", "measure": "seconds", "bucket": 3, "count": 2}],
                 "ledger": [
                     {
@@ -153,6 +160,8 @@ def fill(connection: Connection, revision: str) -> None:
         case "0009":
             schedule = {"name": "s", "kind": "run", "interval": 5.0, "next_at": 1.0, "job_id": None}
             rows = {"job_schedules": [schedule], "job_notifications": [{"job_id": "run_0", "event": 2}]}
+        case "0010":
+            rows = {"request_contents": [{"number": 7, "ended_at": 1.5, "size": 2, "data": b"\x00\x01"}]}
         case _:
             pytest.fail(f"migration {revision} has no rows here: add them")
     for name, values in rows.items():

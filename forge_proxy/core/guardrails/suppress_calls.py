@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from forge_proxy.core.guardrails.turn import Outcome
 from forge_proxy.core.guardrails.verdict import Intervention
-from forge_proxy.core.stream import Chunk, Delta, ReplyBuilder
+from forge_proxy.core.stream import Chunk, Delta, Reply, ReplyBuilder
 
 
 class CallSuppressor:
@@ -21,6 +22,11 @@ class CallSuppressor:
         """The dropped calls."""
         names = [call.tool for builder in self._calls.values() for call in builder.reply().calls]
         return tuple(Intervention(Outcome.REPAIRED, name, "call: dropped, tool_choice is none") for name in names)
+
+    def restore_calls(self, replies: Sequence[Reply]) -> tuple[Reply, ...]:
+        """Return what the model wrote, given the replies that were sent."""
+        written = {choice: builder.reply().calls for choice, builder in self._calls.items()}
+        return tuple(replace(reply, calls=written.get(reply.choice, reply.calls)) for reply in replies)
 
     def take(self, chunk: Chunk) -> Chunk:
         """Return the chunk to send."""

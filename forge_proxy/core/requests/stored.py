@@ -24,6 +24,8 @@ class EndedRequest:
     model: str
     """The model under which it is counted: `other` if the model server does not list it."""
     quantization: str
+    content: bytes | None = None
+    """Its text, encoded; None if it is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,9 @@ class RequestRetention:
     request_days: int
     max_requests: int
     ledger_days: int
+    content_days: int = 7
+    max_content: int = 500 * 2**20
+    """Bytes of the texts of requests, as they are stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,14 @@ def dump_json(value: Json) -> str:
         raise NestedTooDeeply("nested too deeply") from exc
 
 
+_BETWEEN_EVENTS = b"\n\ndata: "
+
+
+def split_events(as_sent: bytes) -> list[bytes]:
+    """Return the events of a chunk's `as_sent`: those of chunks that arrived together were joined."""
+    return as_sent.split(_BETWEEN_EVENTS)
+
+
 def join_chunks(chunks: list[Chunk]) -> Chunk:
     """Join chunks that arrived together."""
     head: dict[str, Json] = {}
@@ -110,7 +118,7 @@ def join_chunks(chunks: list[Chunk]) -> Chunk:
         deltas=tuple(delta for chunk in chunks for delta in chunk.deltas),
         usage=usage,
         head=head,
-        as_sent=b"\n\ndata: ".join(sent) if sent else None,
+        as_sent=_BETWEEN_EVENTS.join(sent) if sent else None,
     )
 
 
