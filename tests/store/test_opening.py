@@ -57,6 +57,7 @@ async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None
         "job_outbox",
         "job_schedules",
         "ledger",
+        "request_contents",
         "request_durations",
         "request_faults",
         "request_hours",
