@@ -65,12 +65,16 @@ class Repositories(Protocol):
         """Return the paths that differ from the head, or from the commit `since`, sorted. New files count."""
         ...
 
-    async def commit(self, worktree: Worktree, message: str, parent: str) -> str:
-        """Commit all changes onto `parent` and return the commit.
+    async def commit(self, worktree: Worktree, message: str, parent: str, paths: Sequence[str] | None = None) -> str:
+        """Commit the changes of these paths, or all, onto `parent` and return the commit.
 
         If the head is already a commit onto `parent` with this message, and nothing has changed, returns the head:
         an earlier call was not stored.
         """
+        ...
+
+    async def read_committed(self, repository: str, commit: str, path: str) -> bytes | None:
+        """Return a file as it is in a commit; None if there is none. Raises `UnsafePath`."""
         ...
 
     async def diff(self, repository: str, base: str, head: str) -> str:

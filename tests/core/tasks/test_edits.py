@@ -160,7 +160,7 @@ def test_an_edit_that_matches_nowhere_changes_nothing(lines: list[str], replace:
 def test_random_edits_of_real_files_round_trip(data: st.DataObject) -> None:
     """An edit of a range that occurs once, and the edit back, leave the file as it was, byte for byte."""
     source = data.draw(st.sampled_from(SOURCES))
-    text = source.decode().replace("\r\n", "\n")
+    text = TextFile.decode(source).normalized
     lines = text.splitlines(keepends=True)
     first = data.draw(st.integers(0, len(lines) - 1))
     last = data.draw(st.integers(first, min(len(lines) - 1, first + 6)))
