@@ -26,7 +26,7 @@ class ResponseInvalid(ForgeError):
         self.reason = reason
 
 
-class ResponseTruncated(ForgeError):
+class ResponseCutOff(ForgeError):
     """The response reached the limit of its tokens before its end."""
 
     def __init__(self, limit: int | None = None) -> None:

@@ -25,7 +25,7 @@ Reset: TypeAlias = Literal["none", "worktree", "head"]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TaskProgress:
     """How far a task is. The commits are those of the steps before `step`, in order."""
 
     max_attempts: int = 2
@@ -50,7 +50,7 @@ class Progress:
     @classmethod
     def begin(
         cls, *, is_planned: bool, max_attempts: int, is_child: bool = False, part: SubTask | None = None
-    ) -> Progress:
+    ) -> TaskProgress:
         """Return the progress of a new task or, with `part`, of a sub-task."""
         if part is not None:
             step = PlanStep(**{name: getattr(part, name) for name in SubTask.model_fields})
@@ -195,12 +195,12 @@ class HappeningUnexpected(ValueError):
     """This cannot happen in the present stage: a fault of the caller."""
 
 
-def first_decision(progress: Progress) -> Decision:
+def first_decision(progress: TaskProgress) -> Decision:
     """Return what a task whose worktree is prepared does first."""
     return _begin_step(progress, "none")
 
 
-def advance(progress: Progress, happening: Happening) -> tuple[Progress, Decision]:
+def advance(progress: TaskProgress, happening: Happening) -> tuple[TaskProgress, Decision]:
     """Return the progress after what has happened, and what to do next. Raises `HappeningUnexpected`."""
     _check_stage(progress, happening)
     match happening:
@@ -245,19 +245,19 @@ _STAGES: dict[type[Happening], tuple[Stage, ...]] = {
 }
 
 
-def _check_stage(progress: Progress, happening: Happening) -> None:
+def _check_stage(progress: TaskProgress, happening: Happening) -> None:
     if progress.stage not in _STAGES[type(happening)]:
         raise HappeningUnexpected(f"{type(happening).__name__} in the stage {progress.stage}")
 
 
-def _begin_step(progress: Progress, reset: Reset) -> Decision:
+def _begin_step(progress: TaskProgress, reset: Reset) -> Decision:
     step = progress.current
     if progress.stage == "steps" and step is not None and step.sub_tasks:
         return StartSubTasks(reset)
     return StartAttempt(reset)
 
 
-def _succeed(progress: Progress, commit: str | None) -> tuple[Progress, Decision]:
+def _succeed(progress: TaskProgress, commit: str | None) -> tuple[TaskProgress, Decision]:
     if progress.stage == "changes":
         return replace(progress, stage="review"), AwaitReview()
     if progress.is_child:
@@ -265,7 +265,7 @@ def _succeed(progress: Progress, commit: str | None) -> tuple[Progress, Decision
     return _next_step(replace(progress, commits=(*progress.commits, commit)))
 
 
-def _next_step(progress: Progress) -> tuple[Progress, Decision]:
+def _next_step(progress: TaskProgress) -> tuple[TaskProgress, Decision]:
     after = replace(progress, step=progress.step + 1, operation="generate", attempt=1, violations=0)
     if after.step < after.step_count:
         return after, _begin_step(after, "none")
@@ -274,7 +274,7 @@ def _next_step(progress: Progress) -> tuple[Progress, Decision]:
     return replace(after, stage="review"), AwaitReview()
 
 
-def _fail(progress: Progress, failed: AttemptFailed) -> tuple[Progress, Decision]:
+def _fail(progress: TaskProgress, failed: AttemptFailed) -> tuple[TaskProgress, Decision]:
     violations = progress.violations + failed.is_violation
     if violations >= MAX_VIOLATIONS:
         return _halt(progress, f"{failed.reason} (twice)")
@@ -286,19 +286,19 @@ def _fail(progress: Progress, failed: AttemptFailed) -> tuple[Progress, Decision
     return after, _begin_step(after, _reset_of(after))
 
 
-def _reset_of(progress: Progress) -> Reset:
+def _reset_of(progress: TaskProgress) -> Reset:
     """Return how a further attempt begins: from a clean state, but with the commits of the steps before it."""
     is_single = not progress.is_planned and progress.stage == "steps"
     return "worktree" if is_single else "head"
 
 
-def _halt(progress: Progress, reason: str) -> tuple[Progress, Decision]:
+def _halt(progress: TaskProgress, reason: str) -> tuple[TaskProgress, Decision]:
     if progress.is_child:
         return replace(progress, stage="ended"), End("failed", reason)
     return replace(progress, stage="halted", halted_in=progress.stage), Halt(reason)
 
 
-def _continue(progress: Progress, answer: Literal["retry", "skip", "stop"]) -> tuple[Progress, Decision]:
+def _continue(progress: TaskProgress, answer: Literal["retry", "skip", "stop"]) -> tuple[TaskProgress, Decision]:
     before = replace(progress, stage=progress.halted_in, attempt=1, violations=0)
     match answer:
         case "retry":
@@ -317,7 +317,7 @@ def _continue(progress: Progress, answer: Literal["retry", "skip", "stop"]) -> t
             assert_never(answer)
 
 
-def _retry_from(progress: Progress, step: int) -> tuple[Progress, Decision]:
+def _retry_from(progress: TaskProgress, step: int) -> tuple[TaskProgress, Decision]:
     if not 0 <= step < progress.step_count:
         raise HappeningUnexpected(f"there is no step {step + 1}; the task has {progress.step_count}")
     if progress.is_planned and progress.plan is None:

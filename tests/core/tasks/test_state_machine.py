@@ -25,11 +25,11 @@ from forge_proxy.core.tasks.state_machine import (
     Halt,
     HappeningUnexpected,
     PlanMade,
-    Progress,
     RetryRequested,
     ReviewEnded,
     StartAttempt,
     StartSubTasks,
+    TaskProgress,
     advance,
     first_decision,
     to_action,
@@ -46,13 +46,13 @@ def step_of(number: int, is_fan: bool) -> PlanStep:
     return PlanStep(id=f"s{number}", description="d", target_files=(f"f{number}",), sub_tasks=subs if is_fan else ())
 
 
-def planned(*fan_outs: bool) -> tuple[Progress, Decision]:
+def planned(*fan_outs: bool) -> tuple[TaskProgress, Decision]:
     """A task after its planning."""
-    return advance(Progress.begin(is_planned=True, max_attempts=2), PlanMade(plan_of(*fan_outs)))
+    return advance(TaskProgress.begin(is_planned=True, max_attempts=2), PlanMade(plan_of(*fan_outs)))
 
 
 def test_s_modes_a_single_step_is_reviewed_after_its_success() -> None:
-    progress = Progress.begin(is_planned=False, max_attempts=2)
+    progress = TaskProgress.begin(is_planned=False, max_attempts=2)
 
     assert first_decision(progress) == StartAttempt("none")
     after, decision = advance(progress, AttemptSucceeded("c1"))
@@ -61,7 +61,7 @@ def test_s_modes_a_single_step_is_reviewed_after_its_success() -> None:
 
 
 def test_d15_a_single_step_is_retried_in_a_fresh_worktree_and_then_halts() -> None:
-    progress, decision = advance(Progress.begin(is_planned=False, max_attempts=2), AttemptFailed("lint"))
+    progress, decision = advance(TaskProgress.begin(is_planned=False, max_attempts=2), AttemptFailed("lint"))
     assert decision == StartAttempt("worktree")
 
     progress, decision = advance(progress, AttemptFailed("tests"))
@@ -81,7 +81,7 @@ def test_d23_a_planned_step_is_retried_at_its_last_commit() -> None:
 
 
 def test_d24_the_errors_of_a_plan_go_back_to_the_planner_once() -> None:
-    progress = Progress.begin(is_planned=True, max_attempts=5)
+    progress = TaskProgress.begin(is_planned=True, max_attempts=5)
     progress, decision = advance(progress, AttemptFailed("steps[0]: …"))
     assert (decision, progress.operation) == (StartAttempt("head"), "plan")
 
@@ -91,7 +91,7 @@ def test_d24_the_errors_of_a_plan_go_back_to_the_planner_once() -> None:
 
 
 def test_d8_writing_outside_the_scope_twice_halts() -> None:
-    progress = Progress.begin(is_planned=False, max_attempts=5)
+    progress = TaskProgress.begin(is_planned=False, max_attempts=5)
     progress, decision = advance(progress, AttemptFailed("outside", is_violation=True))
     assert decision == StartAttempt("worktree")
 
@@ -101,7 +101,9 @@ def test_d8_writing_outside_the_scope_twice_halts() -> None:
 
 
 def test_d9_what_cannot_be_classified_halts_at_once() -> None:
-    _, decision = advance(Progress.begin(is_planned=False, max_attempts=5), AttemptImpossible("a new kind of error"))
+    _, decision = advance(
+        TaskProgress.begin(is_planned=False, max_attempts=5), AttemptImpossible("a new kind of error")
+    )
 
     assert decision == Halt("a new kind of error")
 
@@ -119,7 +121,7 @@ def test_s_fanout_a_step_with_sub_tasks_starts_them_and_resolves_conflicts() -> 
 
 def test_d16_a_sub_task_ends_without_a_commit_or_a_halt() -> None:
     part = SubTask(id="a", description="d", target_files=("f",))
-    child = Progress.begin(is_planned=False, max_attempts=1, part=part)
+    child = TaskProgress.begin(is_planned=False, max_attempts=1, part=part)
 
     assert advance(child, AttemptSucceeded(None))[1] == End("completed")
     assert advance(child, AttemptFailed("lint"))[1] == End("failed", "1 attempts failed; the last one: lint")
@@ -140,7 +142,7 @@ def test_d9_a_person_continues_a_halted_task(answer: str, decision: Decision) ->
 
 
 def test_a_task_of_which_all_steps_are_skipped_has_failed() -> None:
-    progress, _ = advance(Progress.begin(is_planned=False, max_attempts=1), AttemptFailed("lint"))
+    progress, _ = advance(TaskProgress.begin(is_planned=False, max_attempts=1), AttemptFailed("lint"))
 
     _, decision = advance(progress, Answered("skip"))
 
@@ -148,7 +150,7 @@ def test_a_task_of_which_all_steps_are_skipped_has_failed() -> None:
 
 
 def test_s_review_changes_lead_to_another_review() -> None:
-    progress, _ = advance(Progress.begin(is_planned=False, max_attempts=2), AttemptSucceeded("c1"))
+    progress, _ = advance(TaskProgress.begin(is_planned=False, max_attempts=2), AttemptSucceeded("c1"))
     progress, decision = advance(progress, ChangesRequested())
     assert decision == StartAttempt("head")
 
@@ -171,7 +173,7 @@ def test_a_retry_from_a_step_keeps_the_commits_before_it() -> None:
 
 
 def test_an_outcome_after_the_end_is_a_fault_of_the_caller() -> None:
-    progress, _ = advance(Progress.begin(is_planned=False, max_attempts=2), AttemptSucceeded("c1"))
+    progress, _ = advance(TaskProgress.begin(is_planned=False, max_attempts=2), AttemptSucceeded("c1"))
 
     with pytest.raises(HappeningUnexpected, match="AttemptFailed in the stage review"):
         advance(progress, AttemptFailed("late"))
@@ -186,7 +188,7 @@ def test_an_outcome_after_the_end_is_a_fault_of_the_caller() -> None:
 def test_d2_every_task_ends_or_waits_for_somebody_within_its_budget(
     is_planned: bool, max_attempts: int, fan_outs: list[bool], data: st.DataObject
 ) -> None:
-    progress = Progress.begin(is_planned=is_planned, max_attempts=max_attempts)
+    progress = TaskProgress.begin(is_planned=is_planned, max_attempts=max_attempts)
     decision = first_decision(progress)
     plan, made, committed = plan_of(*fan_outs), 0, list[str]()
     steps = len(fan_outs) if is_planned else 1
@@ -223,7 +225,7 @@ def test_d2_every_task_ends_or_waits_for_somebody_within_its_budget(
 
 @given(st.lists(st.sampled_from(["ok", "failed", "retry", "skip", "stop", "changes", "from"]), max_size=40))
 def test_any_sequence_of_outcomes_and_answers_is_either_decided_or_unexpected(sequence: list[str]) -> None:
-    progress = replace(Progress.begin(is_planned=True, max_attempts=2))
+    progress = replace(TaskProgress.begin(is_planned=True, max_attempts=2))
     for word in sequence:
         happening = {
             "ok": PlanMade(plan_of(False, True)) if progress.stage == "planning" else AttemptSucceeded("c"),
