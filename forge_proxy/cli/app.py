@@ -20,6 +20,7 @@ from forge_proxy.cli.config import config as config_commands
 from forge_proxy.cli.connect.command import connect
 from forge_proxy.cli.evals.commands import evals
 from forge_proxy.cli.jobs import jobs as job_commands
+from forge_proxy.cli.logs import logs
 from forge_proxy.cli.options import (
     BackendKind,
     BackendUrl,
@@ -100,6 +101,7 @@ def serve(
 
 app.command()(stop)
 app.command()(ledger)
+app.command()(logs)
 
 
 @app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,35 +113,51 @@ class AdminClient:
         except (httpx.TransportError, httpx.InvalidURL) as exc:
             raise self._no_daemon(exc) from exc
 
-    def events(self, path: str, is_last: Callable[[SentEvent], bool]) -> Generator[SentEvent]:
+    def events(
+        self,
+        path: str,
+        is_last: Callable[[SentEvent], bool],
+        query: Mapping[str, Any] | None = None,
+        on_loss: Callable[[], object] = lambda: None,
+        *,
+        reconnects: bool = True,
+    ) -> Generator[SentEvent]:
         """Yield the server-sent events of an admin API route until the last one, reconnecting if the daemon restarts.
 
-        Raises like `admin`.
+        `on_loss` is called when the connection is lost; without `reconnects` the end of the stream is the end. An event
+        without an id has that of the event before. Raises like `admin`.
         """
         import httpx
         from httpx_sse import EventSource, SSEError
 
-        event, away_since = None, math.inf
+        event, away_since, was_connected = None, math.inf, False
         timeout = httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
         while event is None or not is_last(event):
             headers = {**self._headers, "Last-Event-ID": str(event.id if event else 0)}
             failed: Exception = NoDaemon("the daemon closed the stream")
             try:
-                with httpx.stream("GET", f"{self.root}/admin/v1/{path}", headers=headers, timeout=timeout) as answer:
+                with httpx.stream(
+                    "GET", f"{self.root}/admin/v1/{path}", params=query, headers=headers, timeout=timeout
+                ) as answer:
                     if not answer.is_success:
                         answer.read()
                         raise self._refusal(_json_of(answer.text), answer.status_code)
+                    was_connected = True
                     for sent in EventSource(answer).iter_sse():
                         if sent.data:  # empty for a keepalive comment
-                            event, away_since = SentEvent(int(sent.id), sent.event, sent.json()), math.inf
+                            event, away_since = SentEvent(int(sent.id or 0), sent.event, sent.json()), math.inf
                             yield event
+                if not reconnects:
+                    return
             except SSEError as exc:  # no event stream
                 raise self._other_server() or self._no_admin_api() from exc
             except (httpx.TransportError, httpx.InvalidURL) as exc:
                 failed = exc
-            if event is None or time.monotonic() > away_since + _MAX_AWAY_SECONDS:
+            if not was_connected or time.monotonic() > away_since + _MAX_AWAY_SECONDS:
                 raise self._no_daemon(failed) from failed
-            if not is_last(event):
+            if event is None or not is_last(event):
+                if away_since == math.inf:
+                    on_loss()
                 away_since = min(away_since, time.monotonic())
                 time.sleep(_RECONNECT_SECONDS)
 

@@ -57,10 +57,12 @@ class EventEndpoints:
         """Stream the events of the daemon as server-sent events: first the stored ones, then each new one.
 
         The data of an event is the JSON line of the log. A client that was disconnected continues after the last id
-        that it received; ids grow across restarts. Messages of the stream itself have a type and no id: `gap` (events
-        may be missing), `dropped` (the client reads too slowly; the stream ends) and `stopping` (the daemon stops).
+        that it received, whatever `last` is; ids grow across restarts. Messages of the stream itself have a type and no
+        id: `gap` (events may be missing), `dropped` (the client reads too slowly; the stream ends) and `stopping` (the
+        daemon stops).
         """
         after = read_position(after, last_event_id, MAX_FEED_ID)
+        last = None if int(last_event_id or 0) else last
         check_followers(self._source)
         from forge_proxy.api.event_stream import sse_stream  # imports sse_starlette: slow, and rarely needed
 

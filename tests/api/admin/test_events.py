@@ -80,7 +80,7 @@ async def test_the_stream_begins_with_the_stored_events_and_ends_with_the_daemon
 async def test_a_client_that_was_disconnected_continues_after_its_last_event() -> None:
     async with world(events=filled()) as client:
         headers = {"last-event-id": "1700000000500001"}
-        answer = await client.get(PATH, params={"follow": "false"}, headers=headers)
+        answer = await client.get(PATH, params={"follow": "false", "last": 0}, headers=headers)
 
     assert [event["event"] for event in parse(answer.text)] == ["retried"]
 
