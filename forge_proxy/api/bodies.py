@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive
 
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.wire.clients.body import read_body, read_large_body
 from forge_proxy.wire.large_json import write_slices
 
@@ -30,7 +28,6 @@ _T = TypeVar("_T")
 _SLICE = 128 * 1024
 _STRINGS_SLICE = 16 * 1024
 """Smaller if strings are skipped, which takes a hundred times as long."""
-_SENT_SLICE = 256 * 1024
 _STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*("|\Z)', re.DOTALL)
 """Strings with their closing quote, which may lie beyond the slice."""
@@ -136,33 +133,3 @@ def collect_slices(value: Json) -> Generator[None, None, list[bytes]]:
         pieces.append(piece)
         yield
     return pieces
-
-
-class LargeResponse(Response):
-    """A whole response, sent in slices and charged to the memory budget until a slow client has received the last one.
-
-    It is charged from its creation: call `discard` if it is not sent.
-    """
-
-    def __init__(self, body: bytes, headers: Mapping[str, str], memory: MemoryBudget) -> None:
-        super().__init__(None, headers={**headers, "content-length": str(len(body))}, media_type="application/json")
-        self._content = body
-        self._memory = memory
-        self._charged = len(body)
-        memory.add(self._charged)
-
-    def discard(self) -> None:
-        """Release the memory of the response."""
-        self._memory.release(self._charged)
-        self._charged = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response. The server waits before each slice until the client has received most of the others."""
-        content, size = self._content, len(self._content)
-        try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            for at in range(0, size, _SENT_SLICE):
-                body = content[at : at + _SENT_SLICE]
-                await send({"type": "http.response.body", "body": body, "more_body": at + _SENT_SLICE < size})
-        finally:
-            self.discard()

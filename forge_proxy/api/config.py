@@ -99,7 +99,8 @@ class ServerConfig(BaseModel):
         default=None,
         ge=16,
         description="Megabytes that request bodies, buffered responses and unread output may use together; further"
-        " bodies wait. Default: a quarter of the machine's memory, at most 2048.",
+        " bodies wait. Bodies and arriving responses count three times. Default: a quarter of the machine's memory, at"
+        " most 2048.",
     )
     header_timeout_seconds: float = Field(
         default=10, gt=0, description="Timeout for a complete request line and headers."

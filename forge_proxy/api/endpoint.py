@@ -12,11 +12,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from forge_proxy.api.access_denied import NotJson
-from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies, LargeResponse, read_whole
+from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies, read_whole
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import ON_PROMPT, client_of, origin_of, owner_of, request_id_of
+from forge_proxy.api.large_responses import LargeResponse
 from forge_proxy.api.limits import memory_of
 from forge_proxy.api.outcome_headers import compaction_headers, dropped_headers, outcome_headers
 from forge_proxy.api.prompt_size import PromptSizeEncoder, with_prompt_size

@@ -57,7 +57,7 @@ class BodyLimitMiddleware:
         if not is_upload and (length > LARGE or is_chunked):
             return await self._take_large(length, scope, receive, send)
         size = _COPIES * length
-        if not self._memory.take(size):
+        if size and not self._memory.take(size):  # without a body, such as a health check, a request never waits
             try:
                 await self._memory.reserve(size)
             except ForgeError as error:

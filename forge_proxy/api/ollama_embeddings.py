@@ -10,11 +10,12 @@ from fastapi import FastAPI
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from forge_proxy.api.bodies import LARGE, LargeResponse, read_whole
+from forge_proxy.api.bodies import LARGE, read_whole
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.endpoint import CLIENT_CLOSED_REQUEST
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import client_of, origin_of, request_id_of
+from forge_proxy.api.large_responses import LargeResponse
 from forge_proxy.api.outcome_headers import describe_dropped
 from forge_proxy.api.relay import RelayEndpoint
 from forge_proxy.core.errors import BackendBroke, BackendError, ForgeError, ResponseTooLarge

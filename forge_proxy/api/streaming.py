@@ -21,6 +21,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import cancel_on_disconnect
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.errors import classify
+from forge_proxy.api.large_responses import send_body
 from forge_proxy.api.outcome_headers import compaction_headers, headers_as_text, outcome_headers
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Outcome
@@ -104,6 +105,7 @@ class StreamingAnswer(Response):
         self._before_end = before_end
         self._started = False
         self._sent_at = 0.0
+        self._is_sending = False
         self._compactions: list[ContextCompacted] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,13 +129,17 @@ class StreamingAnswer(Response):
                     await self._finish(send, item)
                 elif isinstance(item, ContextCompacted):
                     await self._report_compaction(send, item)
-                elif data := self._encoder.write(item):
-                    if not self._started and item.as_sent is not None and item.progress is None:
-                        # Forwarded unchanged: the outcome is known in advance.
-                        self.headers.update(outcome_headers(Report(Outcome.PASSTHROUGH)))
-                    await self._send(send, data)
-                elif item.progress is not None:
-                    await self._send_comment(send, f"prefill {item.progress.processed}/{item.progress.total}")
+                else:
+                    await self._write(send, item)
+
+    async def _write(self, send: Send, chunk: Chunk) -> None:
+        if data := self._encoder.write(chunk):
+            if not self._started and chunk.as_sent is not None and chunk.progress is None:
+                # Forwarded unchanged: the outcome is known in advance.
+                self.headers.update(outcome_headers(Report(Outcome.PASSTHROUGH)))
+            await self._send(send, data)
+        elif chunk.progress is not None:
+            await self._send_comment(send, f"prefill {chunk.progress.processed}/{chunk.progress.total}")
 
     async def _report_compaction(self, send: Send, compaction: ContextCompacted) -> None:
         """Report a compaction in a header, or in a comment if a long wait for a slot has already sent the headers."""
@@ -162,7 +168,9 @@ class StreamingAnswer(Response):
         if not self._started:
             await self._start(send)
         self._sent_at = time.monotonic()
-        await send({"type": "http.response.body", "body": data, "more_body": more})
+        self._is_sending = True
+        await send_body(send, data, more=more)
+        self._is_sending = False
 
     async def _start(self, send: Send) -> None:
         self._started = True
@@ -186,11 +194,14 @@ class StreamingAnswer(Response):
                     await task
 
     async def _keep_alive(self, send: Send) -> None:
-        """Send the headers, then a keep-alive after each `keepalive_seconds` of silence."""
+        """Send the headers, then a keep-alive after each `keepalive_seconds` of silence.
+
+        A client that has not read an event yet gets none: it would end up inside the event.
+        """
         if not self._started:
             await self._start(send)
         while True:
-            silent = time.monotonic() - self._sent_at
+            silent = 0.0 if self._is_sending else time.monotonic() - self._sent_at
             if silent < self._config.keepalive_seconds:
                 await asyncio.sleep(self._config.keepalive_seconds - silent)
                 continue

@@ -370,6 +370,7 @@ async def _relay(
                 yield suppressor.take(event) if suppressor else event
             else:
                 whole.append(event)
+            del event  # a slow client may keep the response waiting at its end, with a chunk of megabytes
     session.slot.leave()
     for chunk in whole:
         yield suppressor.take(chunk) if suppressor else chunk

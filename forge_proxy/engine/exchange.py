@@ -153,6 +153,8 @@ class BackendExchange:
                 if recovery is None:
                     raise
             else:
+                if not self.call.buffered:
+                    memory.release()
                 return
             finally:
                 self._session.recorder.end_exchange(self.usage)

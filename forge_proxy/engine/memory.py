@@ -13,11 +13,15 @@ from typing import TypeAlias
 
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.body import BufferedSize
+from forge_proxy.wire.body import BufferedSize, measure_text
 
 MEGABYTE = 1024 * 1024
 SMALL = 4 * MEGABYTE
 """Bytes of a reservation that never waits behind larger ones."""
+_REQUEST = MEGABYTE
+"""Bytes of a reservation for the body of an ordinary request, which never waits behind responses."""
+_SMALL_SHARE = 0.875
+"""The share of the budget that small reservations may fill; the rest is for ordinary requests."""
 _LARGE_SHARE = 0.75
 """The share of the budget that large reservations may fill; the rest is for small ones."""
 _MAX_DEFAULT_MB = 2048
@@ -26,6 +30,8 @@ _STEP = 256 * 1024
 """Bytes by which the reservation of a response grows. Smaller responses are not counted."""
 _RESPONSE_WAIT_SECONDS = 10.0
 _RETRY_SECONDS = 5
+_COPIES = 3
+"""How often a chunk is in memory while it passes: as received, parsed, and encoded for the client."""
 
 
 def memory_limit(setting_mb: int | None, machine_mb: int | None) -> int:
@@ -61,7 +67,7 @@ _Queue: TypeAlias = deque[tuple[asyncio.Future[None], int]]
 
 @dataclass(slots=True)
 class _Class:
-    """Small reservations, or large ones. Those of one class are granted in turn."""
+    """Ordinary requests, small reservations, or large ones. Those of one class are granted in turn."""
 
     room: int
     """Bytes that may be used when one of them is granted."""
@@ -76,7 +82,8 @@ class MemoryBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        self._small = _Class(limit)
+        self._requests = _Class(limit)
+        self._small = _Class(int(limit * _SMALL_SHARE))
         self._large = _Class(int(limit * _LARGE_SHARE))
 
     def take(self, size: int) -> bool:
@@ -108,7 +115,7 @@ class MemoryBudget:
         Raises `MemoryFull` after `seconds`. Two holders that wait for more would wait for each other: the first that
         fails must return its reservation, which is then granted to the other.
         """
-        one = self._class_of(total)
+        one = self._small if total <= SMALL else self._large
         if one.growing or self.used + size > one.room:
             await self._wait(one.growing, size, seconds)
         else:
@@ -140,7 +147,7 @@ class MemoryBudget:
             raise
 
     def _admit(self) -> None:
-        for one in (self._small, self._large):
+        for one in (self._requests, self._small, self._large):
             for queue in (one.growing, one.new):
                 while queue and self.used + queue[0][1] <= one.room:
                     granted, size = queue.popleft()
@@ -151,6 +158,8 @@ class MemoryBudget:
                     break
 
     def _class_of(self, size: int) -> _Class:
+        if size <= _REQUEST:
+            return self._requests
         return self._small if size <= SMALL else self._large
 
 
@@ -206,10 +215,14 @@ class ResponseMemory:
 
         Raises `MemoryFull` after ten seconds.
         """
-        if is_kept:
+        size = self._size.total
+        if chunk.pending_bytes:
+            size += _COPIES * chunk.pending_bytes  # reserved before it is parsed: afterwards it is there already
+        elif is_kept:
             self._size.add(chunk)
-        passing = chunk.pending_bytes or (len(chunk.as_sent) if chunk.as_sent is not None else 0)
-        size = self._size.total + passing
+            size = self._size.total + (0 if chunk.as_sent is None else len(chunk.as_sent))
+        else:
+            size += _COPIES * measure_text(chunk)
         if size - self._reserved > _STEP:
             await self._grow_to(size + -size % _STEP)
         elif self._reserved - size > _STEP:

@@ -75,6 +75,18 @@ class PendingSize:
         return [Chunk(pending_bytes=size)]
 
 
+def measure_text(chunk: Chunk) -> int:
+    """Return the length of a chunk's text, reasoning and arguments; that of its JSON text if it is forwarded."""
+    if chunk.as_sent is not None:
+        return len(chunk.as_sent)
+    size = 0
+    for delta in chunk.deltas:
+        size += len(delta.text or "") + len(delta.reasoning or "")
+        for call in delta.calls:
+            size += len(call.arguments)
+    return size
+
+
 class BufferedSize:
     """Estimates the memory in bytes of a response that is assembled from chunks (`total`)."""
 

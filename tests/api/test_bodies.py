@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from forge_proxy.api import bodies
 from forge_proxy.api.app import create_app
-from forge_proxy.api.bodies import MAX_VALUES, LargeBodies, LargeResponse, measure_body
+from forge_proxy.api.bodies import MAX_VALUES, LargeBodies, measure_body
 from forge_proxy.api.config import ServerConfig
+from forge_proxy.api.large_responses import LargeResponse
 from forge_proxy.backends.exchange import write_call
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.openai_compatible import OpenAICompatible
@@ -108,6 +109,16 @@ async def test_a_body_that_does_not_fit_the_memory_is_a_413_that_names_the_setti
 
     assert answer.status_code == 413
     assert "server.memory_mb" in answer.json()["error"]["message"]
+
+
+async def test_a_health_check_is_answered_while_all_memory_is_used() -> None:
+    memory = MemoryBudget(16 * MEGABYTE)
+    memory.add(20 * MEGABYTE)
+    backend = OpenAICompatible("http://scripted", ScriptedHttp([]))
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, memory=memory))
+    transport = httpx.ASGITransport(create_app(engine, backend, ServerConfig(), memory=memory))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client, asyncio.timeout(10):
+        assert (await client.get("/healthz")).status_code == 200
 
 
 async def test_a_large_body_waits_while_the_memory_is_full_and_a_small_one_does_not() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import Message
 from uvicorn.server import ServerState
 
 from forge_proxy.api.config import ServerConfig
@@ -15,8 +18,15 @@ from forge_proxy.api.connections import ConnectionLimits, ConnectionSupervisor, 
 from forge_proxy.api.error_responses import ErrorEnvelopes
 from forge_proxy.api.protocol import HttpConnection, http_protocol
 from forge_proxy.api.server import HttpServer
+from forge_proxy.api.streaming import StreamingAnswer
+from forge_proxy.core.guardrails import Outcome
+from forge_proxy.core.guardrails.report import Report
+from forge_proxy.core.stream import Chunk, Delta
+from forge_proxy.engine.answer import AnswerEvent
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
+from forge_proxy.wire.clients.chat_completions.encoder import ChatStreamEncoder
 from forge_proxy.wire.clients.chat_completions.errors import encode_error
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SEND_SECONDS = 60.0
@@ -218,3 +228,58 @@ async def test_readers_that_have_paused_only_now_are_not_closed_for_new_connecti
     assert not supervisor.has_room([connected.protocol], began + 5)
     assert supervisor.has_room([connected.protocol], began + 11)
     assert connected.client.aborted
+
+
+class StalledClient:
+    """Receives the first part of a stream, and the rest once `resumed` is set; uvicorn waits likewise."""
+
+    def __init__(self) -> None:
+        self.received: list[Message] = []
+        self.stalled = asyncio.Event()
+        self.resumed = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        if len(self.received) == 2:  # the head and the first part
+            self.stalled.set()
+            await self.resumed.wait()
+        await asyncio.sleep(0)  # another task may send meanwhile
+        self.received.append(message)
+
+
+async def _send_one_long_event(client: StalledClient, **settings: float) -> None:
+    """Stream one event of a megabyte."""
+
+    async def answer() -> AsyncGenerator[AnswerEvent]:
+        yield Chunk((Delta(text="x" * MEGABYTE),))
+        yield Report(Outcome.PASSTHROUGH)
+
+    async def receive() -> Message:
+        return await asyncio.get_running_loop().create_future()
+
+    request = decode_request({"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True})
+    config = ServerConfig.model_validate({"first_event_seconds": 0.01, **settings})
+    await StreamingAnswer(answer(), ChatStreamEncoder(request, "r", 0), config, {})({}, receive, client.send)
+
+
+async def test_of_a_long_event_only_a_part_is_buffered_for_a_client_that_reads_nothing() -> None:
+    client = StalledClient()
+    sending = asyncio.create_task(_send_one_long_event(client))
+    await client.stalled.wait()
+    sending.cancel()
+
+    assert len(client.received[1]["body"]) <= MEGABYTE // 4
+    assert client.received[1]["more_body"]
+
+
+async def test_no_keepalive_ends_up_inside_a_long_event() -> None:
+    client = StalledClient()
+    sending = asyncio.create_task(_send_one_long_event(client, keepalive_seconds=0.01))
+    await client.stalled.wait()
+    await asyncio.sleep(0.1)  # time for ten keep-alives
+    client.resumed.set()
+    await sending
+
+    stream = b"".join(message["body"] for message in client.received[1:])
+    event = json.loads(stream.partition(b"\n\n")[0].removeprefix(b"data: "))
+    assert event["choices"][0]["delta"]["content"] == "x" * MEGABYTE
+    assert stream.endswith(b"data: [DONE]\n\n")

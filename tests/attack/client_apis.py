@@ -431,7 +431,7 @@ ATTACKS = [
     _of(
         "90 readers that never read",
         _never_reading,
-        settings={"FORGE_PROXY_SERVER__SEND_TIMEOUT_SECONDS": "5"},
+        settings={"FORGE_PROXY_SERVER__SEND_TIMEOUT_SECONDS": "5", "FORGE_PROXY_SERVER__MEMORY_MB": "200"},
         max_growth_mb=700,
     ),
     *(

@@ -57,6 +57,28 @@ async def test_large_ones_leave_a_quarter_to_small_ones() -> None:
     assert memory.take(SMALL)
 
 
+async def test_an_ordinary_request_waits_behind_no_response() -> None:
+    memory = MemoryBudget(16 * MEGABYTE)
+    await memory.reserve(12 * MEGABYTE)
+    growing = asyncio.create_task(memory.grow(3 * MEGABYTE, 3 * MEGABYTE, 30))
+    new = await waiting(memory, SMALL)
+
+    assert memory.take(MEGABYTE)
+    assert not growing.done()
+    assert not new.done()
+    growing.cancel()
+    new.cancel()
+
+
+async def test_small_reservations_leave_an_eighth_to_ordinary_requests() -> None:
+    memory = MemoryBudget(80 * MEGABYTE)
+    for _ in range(17):
+        assert memory.take(SMALL)
+
+    assert not memory.take(SMALL)
+    assert memory.take(MEGABYTE)
+
+
 async def test_a_reservation_that_times_out_raises_and_reserves_nothing() -> None:
     memory = MemoryBudget(100 * MEGABYTE)
     await memory.reserve(70 * MEGABYTE)

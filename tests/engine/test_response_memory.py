@@ -11,6 +11,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine import memory as module
 from forge_proxy.engine.answer import Engine
@@ -55,7 +56,7 @@ async def reserved_by(memory: Noting, *script: Said, request: ChatRequest = REQU
 async def test_a_buffered_response_is_reserved_and_returned() -> None:
     memory = Noting(100 * MEGABYTE)
 
-    assert 2 * MEGABYTE <= await reserved_by(memory, call(2)) <= 5 * MEGABYTE
+    assert 6 * MEGABYTE - 2**18 <= await reserved_by(memory, call(2)) <= 6 * MEGABYTE + 2**18  # three times its length
     assert memory.used == 0
 
 
@@ -66,7 +67,7 @@ async def test_a_small_response_reserves_nothing() -> None:
 async def test_a_response_that_is_lost_is_returned_before_the_next() -> None:
     memory = Noting(100 * MEGABYTE)
 
-    assert await reserved_by(memory, call(2, breaks_off=True), call(2)) <= 5 * MEGABYTE
+    assert await reserved_by(memory, call(2, breaks_off=True), call(2)) <= 6 * MEGABYTE + 2**18
     assert memory.used == 0
 
 
@@ -153,7 +154,7 @@ WHOLE = decode_request({"messages": [{"role": "user", "content": "x"}]})
 async def test_a_forwarded_non_streaming_response_counts_while_it_is_read() -> None:
     memory = Noting(100 * MEGABYTE)
 
-    assert 3 * MEGABYTE <= await reserved_by(memory, Said("x" * 3 * MEGABYTE), request=WHOLE) <= 7 * MEGABYTE
+    assert 9 * MEGABYTE - 2**19 <= await reserved_by(memory, Said("x" * 3 * MEGABYTE), request=WHOLE) <= 10 * MEGABYTE
     assert memory.used == 0
 
 
@@ -167,11 +168,35 @@ async def test_without_room_a_non_streaming_response_is_not_read_further(monkeyp
     assert memory.used == 0
 
 
-async def test_a_forwarded_stream_counts_only_the_chunk_being_sent() -> None:
+async def test_a_forwarded_stream_counts_only_the_chunk_being_sent_three_times() -> None:
+    """As it was received, parsed, and encoded for the client."""
     memory = Noting(100 * MEGABYTE)
     words = [{"choices": [{"index": 0, "delta": {"content": "x" * MEGABYTE}}]} for _ in range(10)]
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
     request = decode_request({"messages": [{"role": "user", "content": "x"}], "stream": True})
 
-    assert await reserved_by(memory, Said(events=[*words, end]), request=request) <= 3 * MEGABYTE
+    assert 3 * MEGABYTE <= await reserved_by(memory, Said(events=[*words, end]), request=request) <= 4 * MEGABYTE
     assert memory.used == 0
+
+
+async def test_a_streamed_chunk_without_the_json_of_the_model_server_counts_as_much() -> None:
+    memory = MemoryBudget(100 * MEGABYTE)
+    with ResponseMemory(memory) as response:
+        await response.add(text(2), is_kept=False)
+        assert 6 * MEGABYTE <= memory.used <= 7 * MEGABYTE
+        await response.add(Chunk((Delta(text="x"),)), is_kept=False)
+        assert memory.used < MEGABYTE
+
+
+async def test_nothing_counts_while_a_client_reads_the_end_of_a_forwarded_stream() -> None:
+    memory = Noting(100 * MEGABYTE)
+    long = {"choices": [{"index": 0, "delta": {"content": "x" * MEGABYTE}, "finish_reason": "stop"}]}
+    request = decode_request({"messages": [{"role": "user", "content": "x"}], "stream": True})
+    backend = OpenAICompatible("http://scripted", ScriptedHttp([Said(events=[long])]))
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, memory=memory))
+
+    async with aclosing(engine.answer(request, GuardPolicy(), request_id="r")) as events:
+        async for event in events:
+            if isinstance(event, Report):
+                assert memory.used == 0
+    assert memory.most >= 3 * MEGABYTE
