@@ -58,6 +58,7 @@ STARTS_PROCESSES = {
     "cli/test_remote.py",
     "contracts/test_request_store.py",
     "contracts/test_response_store.py",
+    "contracts/test_scheduler.py",
     "contracts/test_store.py",
     "daemon/test_allocator.py",
     "daemon/test_proxy_server.py",

@@ -15,9 +15,15 @@ from forge_proxy.jobs.ports import JobStore, NewRow
 from forge_proxy.jobs.retries import until_store_returns
 from forge_proxy.jobs.wake_timer import WakeTimer
 
+_SHARED_CHECK_SECONDS = 60.0
+"""How often schedules that other daemons have set are looked for."""
+
 
 class JobSchedules:
-    """The schedules of a daemon. `start` is called with the id of each job that was created."""
+    """The schedules of a daemon. `start` is called with the id of each job that was created.
+
+    Each daemon of a shared store has all schedules; the store lets one of them create the job of a time.
+    """
 
     def __init__(
         self,
@@ -25,7 +31,10 @@ class JobSchedules:
         deps: PhaseDeps,
         start: Callable[[str], Awaitable[None]],
         tasks: BackgroundTasks,
+        *,
+        is_shared: bool = False,
     ) -> None:
+        self._is_shared = is_shared
         self._store = store
         self._deps = deps
         self._start = start
@@ -64,6 +73,8 @@ class JobSchedules:
                 for schedule in await store.schedules():
                     next_at = await self._fire(store, schedule, now) if schedule.next_at <= now else schedule.next_at
                     self._timer.set(next_at)
+                if self._is_shared:
+                    self._timer.set(now + _SHARED_CHECK_SECONDS)
 
     async def _fire(self, store: JobStore, schedule: Schedule, now: float) -> float:
         """Create the job of a schedule, and return the time of the next one."""

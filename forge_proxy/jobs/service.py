@@ -55,7 +55,9 @@ class Jobs:
         self._tasks = BackgroundTasks()
         self._retention = JobRetention(retention_days, deps.now, self._forget) if retention_days else None
         writers.subscribe(self._on_change, self._on_open)
-        self._schedules = JobSchedules(writers.store, deps, self._start_stored, self._tasks)
+        self._schedules = JobSchedules(
+            writers.store, deps, self._start_stored, self._tasks, is_shared=poll_seconds is not None
+        )
         if sender is not None:
             notifications = JobNotifications(sender, self._tasks)
             writers.subscribe(notifications.on_change, notifications.open)

@@ -46,14 +46,18 @@ class JobRepository:
         claimed = {} if claim is None else {"claim_key": claim.key, "claim_digest": claim.digest}
         try:
             async with self._database.write() as connection:
-                await _insert(connection, row, claimed)
-                if self._has_outbox:
-                    await insert_messages(connection, [row.job.id], "start")
+                await self._insert_top(connection, row, claimed)
         except IntegrityError:
             if claim is None:
                 raise
             return await self._get_claimed(claim)
         return row.job
+
+    async def _insert_top(self, connection: AsyncConnection, row: NewRow, claimed: Mapping[str, str]) -> None:
+        """Insert a job without a parent."""
+        await _insert(connection, row, claimed)
+        if self._has_outbox:
+            await insert_messages(connection, [row.job.id], "start")
 
     async def _get_claimed(self, claim: IdempotencyClaim) -> StoredJob:
         async with self._database.read() as connection:
@@ -195,7 +199,7 @@ class JobRepository:
         async with self._database.write() as connection:
             result = await connection.execute(update(JOB_SCHEDULES).where(*same).values(next_at=next_at, job_id=job_id))
             if result.rowcount == 1 and row is not None:
-                await _insert(connection, row, {})
+                await self._insert_top(connection, row, {})
         return result.rowcount == 1
 
     async def notifications(self) -> Sequence[Notification]:

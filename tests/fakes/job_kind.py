@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from forge_proxy.jobs.ports import JobStore, NotificationSender
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.jobs.writers import JobWriters
+from tests.fakes.owned_store import OwnedJobRepository
 
 Phase = Callable[[JobWriter], Awaitable[NextAction]]
 FIRST = RunPhase("first", "tests")
@@ -62,7 +64,7 @@ class JobWorld:
 
     async def until(self, job_id: str, *statuses: JobStatus) -> StoredJob:
         """Wait until a job has one of the statuses."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (job := await self.store.get(job_id)).status not in statuses:
                 assert not job.finished, job
                 await asyncio.sleep(0.001)
@@ -76,8 +78,10 @@ async def job_world(
     queues: Mapping[str, int] | None = None,
     retention_days: float | None = None,
     sender: NotificationSender | None = None,
+    *,
+    is_real_time: bool = False,
 ) -> AsyncGenerator[JobWorld]:
-    """Yield the jobs of a daemon that uses this store."""
+    """Yield the jobs of a daemon that uses this store. Unless `is_real_time`, the test sets its clock."""
     reports: list[tuple[str, Exception]] = []
 
     @asynccontextmanager
@@ -85,7 +89,7 @@ async def job_world(
         yield store
 
     def now() -> float:
-        return world.now
+        return time.time() if is_real_time else world.now
 
     deps = PhaseDeps(JobKinds(kind), now, lambda job_id, error: reports.append((job_id, error)))
     writers = JobWriters(open_store, now)
@@ -101,3 +105,17 @@ async def job_world(
         yield world
     finally:
         await jobs.close()
+
+
+@asynccontextmanager
+async def local_world(
+    url: str, kind: ScriptedKind, queues: Mapping[str, int] | None = None
+) -> AsyncGenerator[JobWorld]:
+    """Yield the jobs of a daemon that alone uses the database at a URL, and continues what is unfinished there."""
+    store = await OwnedJobRepository.open(url)
+    try:
+        async with job_world(store, kind, queues, is_real_time=True) as world:
+            await world.jobs.resume()
+            yield world
+    finally:
+        await store.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -25,7 +25,11 @@ PREFIX = "test-"
 
 @asynccontextmanager
 async def temporal_world(
-    database_url: str, address: str, kind: ScriptedKind, queues: dict[str, int] | None = None
+    database_url: str,
+    address: str,
+    kind: ScriptedKind,
+    queues: Mapping[str, int] | None = None,
+    prefix: str = PREFIX,
 ) -> AsyncGenerator[JobWorld]:
     """Yield the jobs of a daemon. Phases of the queue `tests` run here unless `queues` lists others."""
     database = await open_database(database_url, is_shared=True)
@@ -44,7 +48,7 @@ async def temporal_world(
     served = {"tests": 4} if queues is None else queues
     place = TemporalPlace(
         lambda: Client.connect(address),
-        PREFIX,
+        prefix,
         {name: partial(int, limit) for name, limit in served.items()},
         lambda reason: None,
         lambda: None,

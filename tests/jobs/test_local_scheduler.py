@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from forge_proxy.core.jobs.actions import Finished, NewJob, NextAction, RunPhase, StartChildren, Wait
+from forge_proxy.core.jobs.actions import Finished, NextAction, Wait
 from forge_proxy.core.jobs.records import IdempotencyClaim, StoredJob
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.jobs import retries
-from forge_proxy.jobs.cancellation import run_cancellable
 from forge_proxy.jobs.ports import NewRow
 from forge_proxy.jobs.writer import JobWriter
 from tests.fakes.job_kind import SECOND, ScriptedKind, job_world
@@ -25,19 +24,6 @@ async def finish(writer: JobWriter) -> NextAction:
 
 async def await_wake(writer: JobWriter) -> NextAction:
     return Wait(None, SECOND)
-
-
-async def test_a_waiting_job_is_continued_by_a_wake(store: OwnedJobRepository) -> None:
-    kind = ScriptedKind({"first": await_wake, "second": finish})
-    async with job_world(store, kind) as world:
-        await world.submit("job_1")
-        await world.until("job_1", "waiting")
-        assert kind.ran == ["job_1/first"]
-
-        await world.jobs.wake("job_1")
-
-        await world.until("job_1", "completed")
-    assert kind.ran == ["job_1/first", "job_1/second"]
 
 
 async def test_a_wake_during_a_phase_ends_the_wait_that_the_phase_returns(store: OwnedJobRepository) -> None:
@@ -60,25 +46,6 @@ async def test_a_wake_during_a_phase_ends_the_wait_that_the_phase_returns(store:
 
     assert kind.ran == ["job_1/first", "job_1/second"]  # and the second wait does not end: the wake is used up
     assert not job.wake_requested
-
-
-async def test_a_wake_during_a_phase_survives_the_process(store: OwnedJobRepository) -> None:
-    started = asyncio.Event()
-
-    async def hang(writer: JobWriter) -> NextAction:
-        started.set()
-        await asyncio.Event().wait()
-        return Finished()
-
-    async with job_world(store, ScriptedKind({"first": hang})) as world:
-        await world.submit("job_1")
-        await started.wait()
-        await world.jobs.wake("job_1")
-    kind = ScriptedKind({"first": await_wake, "second": finish})
-    async with job_world(store, kind) as world:
-        await world.jobs.resume()
-
-        await world.until("job_1", "completed")
 
 
 async def test_a_due_job_that_waits_for_its_queue_is_not_polled(store: OwnedJobRepository) -> None:
@@ -117,48 +84,6 @@ async def test_a_due_job_that_waits_for_its_queue_is_not_polled(store: OwnedJobR
     assert asked == 1
 
 
-@pytest.mark.parametrize("waits", [False, True])
-async def test_children_that_are_created_while_their_parent_is_cancelled_are_cancelled(
-    store: OwnedJobRepository, waits: bool
-) -> None:
-    cancelling: list[asyncio.Task[StoredJob]] = []
-
-    async def start_child(writer: JobWriter) -> NextAction:
-        if not waits:
-            cancelling.append(asyncio.create_task(world.jobs.cancel("job_1")))
-        return StartChildren((NewJob("job_1.1", "test", "t", "{}"),), SECOND)
-
-    kind = ScriptedKind({"first": start_child, "job_1.1/first": await_wake, "second": finish})
-    async with job_world(store, kind) as world:
-        await world.submit("job_1")
-        if waits:
-            await world.until("job_1", "waiting")
-            await world.until("job_1.1", "waiting")
-            cancelling.append(asyncio.create_task(world.jobs.cancel("job_1")))
-        await world.until("job_1", "cancelled")
-        await cancelling[0]
-
-        assert await store.unfinished() == []
-    assert "job_1/second" not in kind.ran
-
-
-async def test_a_phase_that_ends_itself_when_it_is_cancelled_is_cancelled(store: OwnedJobRepository) -> None:
-    started = asyncio.Event()
-
-    async def first(writer: JobWriter) -> NextAction:
-        started.set()
-        await run_cancellable(writer.cancel, asyncio.Event().wait())
-        return Finished()
-
-    async with job_world(store, ScriptedKind({"first": first})) as world:
-        await world.submit("job_1")
-        await started.wait()
-        await world.jobs.cancel("job_1")
-
-        await world.until("job_1", "cancelled")
-    assert [event.type for event in await store.events("job_1", after=0, limit=99)][-2:] == ["cleaned_up", "status"]
-
-
 async def test_a_job_whose_creation_had_an_unknown_outcome_is_started(
     store: OwnedJobRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,43 +99,6 @@ async def test_a_job_whose_creation_had_an_unknown_outcome_is_started(
             await world.submit("job_1")
 
         await world.until("job_1", "completed")
-
-
-async def test_a_child_with_the_id_of_another_job_fails_its_parent(store: OwnedJobRepository) -> None:
-    async def start_child(writer: JobWriter) -> NextAction:
-        return StartChildren((NewJob("job_2", "test", "t", "{}"),), SECOND)
-
-    kind = ScriptedKind({"first": start_child, "job_2/first": finish})
-    async with job_world(store, kind) as world:
-        await world.submit("job_2")
-        await world.submit("job_1")
-
-        failed = await world.until("job_1", "failed")
-    assert failed.outcome is not None
-    assert "has the id of another job" in failed.outcome
-
-
-async def test_a_phase_that_fails_is_run_again_as_often_as_it_may(
-    store: OwnedJobRepository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retries, "_ATTEMPT_SECONDS", (0,))
-    attempts = 0
-
-    async def first(writer: JobWriter) -> NextAction:
-        return RunPhase("second", "tests", max_attempts=3)
-
-    async def fail(writer: JobWriter) -> NextAction:
-        nonlocal attempts
-        attempts += 1
-        raise ValueError("secret")
-
-    async with job_world(store, ScriptedKind({"first": first, "second": fail})) as world:
-        await world.submit("job_1")
-        failed = await world.until("job_1", "failed")
-
-    assert attempts == 3
-    assert "secret" not in str(failed)
-    assert [str(error) for _, error in world.reports] == ["secret"] * 3
 
 
 def ignore(before: StoredJob, after: StoredJob) -> None:

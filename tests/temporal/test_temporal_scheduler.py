@@ -15,8 +15,9 @@ from temporalio.client import Client
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from forge_proxy.core.jobs.actions import Finished, NewJob, NextAction, RunPhase, StartChildren, Wait
-from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
+from forge_proxy.core.jobs.errors import JobNotFound
 from forge_proxy.core.jobs.records import NewEvent
+from forge_proxy.jobs import schedules
 from forge_proxy.jobs.cancellation import run_cancellable
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.temporal.workflow import JobWorkflow
@@ -61,58 +62,6 @@ async def hang(writer: JobWriter) -> NextAction:
 
 async def events_of(world: JobWorld, job_id: str) -> list[str]:
     return [event.type for event in await world.store.events(job_id, after=0, limit=100)]
-
-
-async def test_d3_a_job_runs_its_phases_waits_and_finishes(
-    server: TemporalServer, database: Postgres, job_id: str
-) -> None:
-    async def wait(writer: JobWriter) -> NextAction:
-        return Wait(time.time() + 0.2, RunPhase("third", "tests"))
-
-    async def first(writer: JobWriter) -> NextAction:
-        return SECOND
-
-    kind = ScriptedKind({"first": first, "second": wait, "third": finish})
-    async with temporal_world(database.url, server.address, kind) as world:
-        await world.submit(job_id)
-
-        await world.until(job_id, "completed")
-
-    assert kind.ran == [f"{job_id}/first", f"{job_id}/second", f"{job_id}/third"]
-    assert world.reports == []
-
-
-async def test_d3_a_waiting_job_is_continued_by_a_wake(server: TemporalServer, database: Postgres, job_id: str) -> None:
-    kind = ScriptedKind({"first": await_wake, "second": finish})
-    async with temporal_world(database.url, server.address, kind) as world:
-        await world.submit(job_id)
-        await world.until(job_id, "waiting")
-
-        await world.jobs.wake(job_id)
-
-        await world.until(job_id, "completed")
-
-
-async def test_d3_a_job_continues_once_its_child_jobs_have_ended(
-    server: TemporalServer, database: Postgres, job_id: str
-) -> None:
-    names = [f"{job_id}.{number}" for number in range(12)]
-
-    async def start(writer: JobWriter) -> NextAction:
-        return StartChildren(tuple(NewJob(name, "test", "t", "{}") for name in names), SECOND)
-
-    kind = ScriptedKind({"first": finish, f"{job_id}/first": start, "second": finish})
-    async with temporal_world(database.url, server.address, kind) as world:
-        await world.submit(job_id)
-        await world.until(job_id, "completed")
-        with pytest.raises(JobConflict):
-            await world.jobs.cancel(job_id)
-        children = [await world.store.head(name) for name in names]
-
-    assert {child.status for child in children} == {"completed"}
-    assert kind.ran[0] == f"{job_id}/first"
-    assert kind.ran[-1] == f"{job_id}/second"
-    assert len(kind.ran) == 14
 
 
 async def test_d3_cancelling_a_job_cancels_the_phase_that_another_daemon_runs_and_the_child_jobs(
@@ -284,3 +233,21 @@ async def test_d3_histories_have_no_large_payload_and_are_replayed(
         if os.environ.get("FORGE_RECORD_HISTORIES"):
             name = ("children_wait", "cancelled")[number]
             (HISTORIES / f"{name}.json").write_text(history.to_json())
+
+
+async def test_d3_a_schedule_fires_on_the_daemons_that_are_left(
+    server: TemporalServer, database: Postgres, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon that has set it ends; the other one was there before it was set."""
+    monkeypatch.setattr(schedules, "_SHARED_CHECK_SECONDS", 0.2)
+    kind = ScriptedKind({"first": finish})
+    async with temporal_world(database.url, server.address, kind) as world:
+        async with temporal_world(database.url, server.address, ScriptedKind({}), {}) as other:
+            await other.jobs.repeat(job_id, 0.5, "test")
+        async with asyncio.timeout(30):
+            while (created := (await world.store.schedules())[0].job_id) is None:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+        await world.until(created, "completed")
+        await world.jobs.repeat(job_id, None, "test")
+
+    assert f"{created}/first" in kind.ran
