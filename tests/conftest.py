@@ -43,7 +43,9 @@ TIERS = {
         "api", "backends", "cli", "contracts", "daemon", "engine", "evals", "hardware", "harness", "schemas", "store",
         "jobs", "telemetry", "tools", "workflows",
     ),
-    "process": ("attack", "docs", "examples", "processes", "system", "temporal", "transcripts"),
+    "process": (
+        "attack", "checks", "docs", "examples", "git", "processes", "system", "temporal", "transcripts",
+    ),
     "live": ("live",),
 }  # fmt: skip
 STARTS_PROCESSES = {

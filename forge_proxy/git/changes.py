@@ -91,7 +91,7 @@ async def commit_changes(worktree: OpenWorktree, message: str, parent: str, path
 async def _update_index(worktree: OpenWorktree, commit: str) -> None:
     """Make the index that of a commit. Git does not read the unchanged files again."""
     await _run(worktree, "read-tree", "--reset", commit)
-    await _run(worktree, "update-index", "-q", "--refresh", accept=(0, 1))
+    await _run(worktree, "update-index", "--refresh", accept=(0, 1))
 
 
 async def _write_tree(worktree: OpenWorktree, paths: Sequence[str]) -> str:

@@ -100,13 +100,16 @@ def _read_file(parent: int, name: str, path: str) -> FileContent:
         raise
     except OSError as error:
         raise UnsafePath(path, _explain(parent, name, error, "a file")) from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise UnsafePath(path, f"it is {_kind(status.st_mode)}, not a file")
         if status.st_size > MAX_FILE_BYTES:
             raise UnsafePath(path, _too_large(status.st_size))
-        data = file.read(MAX_FILE_BYTES + 1)  # it may grow meanwhile
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(MAX_FILE_BYTES + 1)  # it may grow meanwhile
+    finally:
+        os.close(descriptor)
     if len(data) > MAX_FILE_BYTES:
         raise UnsafePath(path, _too_large(len(data)))
     if data.startswith(_LFS):

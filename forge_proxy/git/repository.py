@@ -115,6 +115,16 @@ async def list_branches(repository: GitRepository, limit: int = 10) -> Sequence[
     return text.splitlines()
 
 
+async def find_checkout(repository: GitRepository, branch: str) -> Path | None:
+    """Return the folder in which a branch is checked out; None if there is none. A bare repository has no checkout."""
+    listed = (await repository.git.run("worktree", "list", "--porcelain", "-z", place=repository.place)).out
+    for entry in listed.decode("utf-8", "surrogateescape").split("\0\0"):
+        lines = entry.split("\0")
+        if f"branch refs/heads/{branch}" in lines and "bare" not in lines:
+            return Path(lines[0].removeprefix("worktree "))
+    return None
+
+
 async def check_commit(repository: GitRepository, commit: str) -> str:
     """Return the full id of a commit. Raises `GitFailed` if the repository does not have it."""
     if (found := await repository.resolve(commit)) is None:

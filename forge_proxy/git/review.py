@@ -13,7 +13,7 @@ from pathlib import Path
 from forge_proxy.core.tasks.errors import GitFailed, MergeConflict
 from forge_proxy.core.tasks.workspace import MergeMethod, MergeResult
 from forge_proxy.git.program import GitPlace
-from forge_proxy.git.repository import GitRepository
+from forge_proxy.git.repository import GitRepository, find_checkout
 
 _LISTED = 10
 """How many paths an error names."""
@@ -135,13 +135,14 @@ async def _is_merged(repository: GitRepository, approval: Approval, base: str, t
 
 async def _find_checkout(repository: GitRepository, branch: str) -> GitPlace | None:
     """Return where a branch is checked out, if it is."""
-    folder = await repository.text("for-each-ref", "--format=%(worktreepath)", f"refs/heads/{branch}")
-    if not folder:
+    if (folder := await find_checkout(repository, branch)) is None:
         return None
-    ended = await repository.git.run("rev-parse", "--absolute-git-dir", cwd=Path(folder), accept=(0, 128))
+    if not folder.is_dir():
+        raise GitFailed(f"{branch} is checked out at {folder}, which is missing; run `git worktree prune`")
+    ended = await repository.git.run("rev-parse", "--absolute-git-dir", cwd=folder, accept=(0, 128))
     if ended.code != 0:
-        raise GitFailed(f"{branch} is checked out at {folder}, which cannot be opened; run `git worktree prune`")
-    return replace(repository.place, git_dir=Path(ended.out.decode().rstrip("\n")), work_tree=Path(folder))
+        raise GitFailed(f"{branch} is checked out at {folder}, which cannot be opened")
+    return replace(repository.place, git_dir=Path(ended.out.decode().rstrip("\n")), work_tree=folder)
 
 
 async def _check_clean(repository: GitRepository, checkout: GitPlace, approval: Approval, tree: str) -> None:
@@ -159,7 +160,7 @@ async def _check_clean(repository: GitRepository, checkout: GitPlace, approval: 
     for name in ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply"):
         if (checkout.git_dir / name).exists():
             raise MergeConflict(f"{checkout.work_tree} has an unfinished merge, rebase or cherry-pick; finish it first")
-    await repository.git.run("update-index", "-q", "--refresh", place=checkout, accept=(0, 1))
+    await repository.git.run("update-index", "--refresh", place=checkout, accept=(0, 1))
     rehearsal = await repository.git.run(
         "read-tree", "-n", "-m", "-u", approval.base_commit, tree, place=checkout, accept=(0, 128)
     )

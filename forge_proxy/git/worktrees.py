@@ -17,7 +17,7 @@ from forge_proxy.core.tasks.errors import GitFailed, RepositoryUnusable
 from forge_proxy.core.tasks.ids import branch_of
 from forge_proxy.git.permissions import make_removable
 from forge_proxy.git.program import GitPlace
-from forge_proxy.git.repository import GitRepository
+from forge_proxy.git.repository import GitRepository, find_checkout
 from forge_proxy.git.worktree_records import WorktreeRecord, WorktreeRecords
 
 _CREATE_SECONDS = 600.0
@@ -157,12 +157,11 @@ class WorktreeFolder:
 async def delete_branch(repository: GitRepository, branch: str) -> None:
     """Delete a branch. Does nothing if there is none. Raises `GitFailed` if it is checked out."""
     reference = f"refs/heads/{branch}"
-    listed = await repository.text("for-each-ref", "--format=%(objectname) %(worktreepath)", reference)
-    commit, _, checkout = listed.partition(" ")
-    if checkout:
+    if (commit := await repository.branch_head(branch)) is None:
+        return
+    if (checkout := await find_checkout(repository, branch)) is not None:
         raise GitFailed(f"the branch {branch} is checked out at {checkout}; check out another branch there")
-    if commit:
-        await repository.git.run("update-ref", "-d", reference, commit, place=repository.place)
+    await repository.git.run("update-ref", "-d", reference, commit, place=repository.place)
 
 
 def _remove_locks(repository: GitRepository, record: WorktreeRecord) -> None:
