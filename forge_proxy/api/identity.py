@@ -10,10 +10,13 @@ from starlette.requests import Request
 
 from forge_proxy.core.background import read_priority
 from forge_proxy.core.requests.records import RequestOrigin
+from forge_proxy.engine.request_context import REQUEST_ID
 
 _SCHEME = re.compile(r"bearer +", re.IGNORECASE)
 _USABLE = re.compile(r"[\x21-\x7e]{1,128}")
 _PRODUCT = re.compile(r"[A-Za-z0-9][\w.+@-]{0,40}(?:/[\w.+-]{1,40})?", re.ASCII)
+_REQUEST_ID = "forge_proxy.request_id"
+"""Where the scope of a request has its id: one that is made up must be the same everywhere."""
 KEY_LABEL = "forge_proxy.key_label"
 """Where the scope of a request has the label of its key."""
 OWNER = "forge_proxy.owner"
@@ -24,8 +27,13 @@ ON_PROMPT = "forge_proxy.on_prompt"
 
 def request_id_of(request: Request) -> str:
     """Return the id of a request, for its response, the log and the records."""
+    known: str | None = request.scope.get(_REQUEST_ID)
+    if known is not None:
+        return known
     given = _header(request, b"x-request-id")
-    return given if given and _USABLE.fullmatch(given) else new_request_id()
+    request_id = request.scope[_REQUEST_ID] = given if given and _USABLE.fullmatch(given) else new_request_id()
+    REQUEST_ID.set(request_id)
+    return request_id
 
 
 def new_request_id() -> str:

@@ -57,6 +57,7 @@ from forge_proxy.engine.exchange import BackendExchange, BackendSession, CallRes
 from forge_proxy.engine.learned_forms import LearnedForms
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.relay import RequestRelay
+from forge_proxy.engine.request_context import REQUEST_ID
 from forge_proxy.engine.request_recorder import RequestRecorder
 from forge_proxy.engine.respond_overhead import RespondOverhead
 from forge_proxy.engine.sampling import Sampling
@@ -269,6 +270,7 @@ class Engine:
 
         Raises `UnknownModel` before the request is queued, and like `Slot`, `Models.resolve` and `Sampling.values_for`.
         """
+        REQUEST_ID.set(session.request_id)
         session.slot.model = self.models.resolve_cached(request.model).served or ""
         async with session:
             model = await self.models.resolve(request.model)  # a queued request must not reach the backend

@@ -37,6 +37,7 @@ from forge_proxy.engine.events import (
     ToolServerFailed,
     ToolsUnvalidated,
 )
+from forge_proxy.engine.request_context import REQUEST_ID
 
 _FAILURE_STATES = ("failed", "crash-loop")
 _MAX_INTERVENTIONS_CHARS = 2000
@@ -82,6 +83,12 @@ def to_log_line(event: Event) -> LogLine:
     return _request_line(event)
 
 
+def _current_request() -> dict[str, str]:
+    """Return the id of the request in which an event without an id happens, for the fields of its line."""
+    request_id = REQUEST_ID.get()
+    return {"request_id": request_id} if request_id else {}
+
+
 def _renamed(event: EventName, former: str, fields: dict[str, Any], level: EventLevel = "info") -> LogLine:
     """Return the line of an event that had another name before 0.2."""
     return LogLine(event, {**fields, "former_event": former}, level)
@@ -107,9 +114,11 @@ def _server_line(event: _ServerEvent) -> LogLine:
             fields = {"model": model, "form": form} if form else {"model": model, "reason": why}
             return LogLine("chat template learned" if form else "chat template not learned", fields)
         case RequestRewritten(model, changes):
-            return _renamed("request format adapted", _FORMAT_ADAPTED, {"model": model, "changes": changes})
+            return _renamed(
+                "request format adapted", _FORMAT_ADAPTED, {"model": model, "changes": changes, **_current_request()}
+            )
         case FieldsOmitted(omitted):
-            return _renamed("fields omitted", _FIELDS_OMITTED, {"fields": omitted})
+            return _renamed("fields omitted", _FIELDS_OMITTED, {"fields": omitted, **_current_request()})
         case ModelSwapped(model, before, seconds):
             return LogLine("model swapped", {"model": model, "before": before, "seconds": round(seconds, 3)})
         case ModelFailed(model, why, seconds):
@@ -128,7 +137,7 @@ def _request_line(event: _RequestEvent) -> LogLine:
             )
         case PromptTruncated(model, read, least):
             note = "the model server dropped the beginning of a prompt; newer versions reject such prompts"
-            fields = {"model": model, "tokens_read": read, "tokens_at_least": least, "note": note}
+            fields = {"model": model, "tokens_read": read, "tokens_at_least": least, "note": note, **_current_request()}
             return _renamed("prompt truncated", "prompt cut", fields, "warning")
         case ContextCompacted(request_id, model, phase, cut, before, after, exact):
             compacted = {"request_id": request_id, "model": model, "phase": phase, "messages": cut}

@@ -15,6 +15,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor
 from typing_extensions import Buffer
 
 from forge_proxy.engine.events import Event
+from forge_proxy.engine.request_context import REQUEST_ID
 from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.telemetry.log_events import to_log_line
 from forge_proxy.telemetry.log_writer import LogWriter
@@ -128,7 +129,10 @@ class _ToStructlog(logging.Handler):
         if fields := getattr(record, "log_fields", None):  # from a forge-proxy module that does not import structlog
             log.log(record.levelno, **fields)
         else:
-            log.log(record.levelno, message, logger=record.name, exc_info=record.exc_info)
+            # uvicorn logs the error of a request in the task of that request.
+            request_id = REQUEST_ID.get() if record.name == "uvicorn.error" else ""
+            request = {"request_id": request_id} if request_id else {}
+            log.log(record.levelno, message, logger=record.name, exc_info=record.exc_info, **request)
 
 
 def _is_memory_error(record: logging.LogRecord) -> bool:

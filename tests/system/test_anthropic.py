@@ -96,7 +96,9 @@ def test_a_temperature_that_a_model_rejects_is_omitted(proxy: Process, client: o
 
     assert answer.choices[0].message.content == "one two"
     event = "request format adapted"
-    assert proxy.wait_for(event, model="has-no-temperature")["changes"] == ["no temperature"]
+    line = proxy.wait_for(event, model="has-no-temperature")
+    assert line["changes"] == ["no temperature"]
+    assert line["request_id"]
 
 
 def test_a_token_limit_over_the_window_is_lowered_to_the_room_left(server: Process, client: openai.OpenAI) -> None:

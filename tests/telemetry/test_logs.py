@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextvars import copy_context
 from typing import Any
 
 import httpx
@@ -11,6 +12,8 @@ import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.responses import Response
 
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
@@ -20,7 +23,16 @@ from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.redaction import redact_quotes
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
-from forge_proxy.engine.events import AttemptRetried, Event, RequestAnswered, RequestFailed
+from forge_proxy.engine.events import (
+    AttemptRetried,
+    Event,
+    FieldsOmitted,
+    PromptTruncated,
+    RequestAnswered,
+    RequestFailed,
+    RequestRewritten,
+)
+from forge_proxy.engine.request_context import REQUEST_ID
 from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.telemetry.log_events import to_log_line
 from forge_proxy.telemetry.logs import LogObserver, configure
@@ -28,6 +40,7 @@ from tests.api.test_mistakes import ASK, RIGHT
 from tests.fakes.records import make_record
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock, chat
+from tests.fakes.serving import served
 from tests.properties import examples
 
 PROMPT = "Please book a table for two at Chez Panisse under the name of Mallory tonight."
@@ -163,3 +176,37 @@ def test_a_memory_error_is_logged_without_a_traceback(capfd: pytest.CaptureFixtu
 
     (line,) = capfd.readouterr().err.splitlines()
     assert "a bug" in line
+
+
+async def test_an_error_inside_the_daemon_is_logged_with_the_id_of_its_response(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async def fail(_: Request) -> Response:
+        raise RuntimeError("a bug")
+
+    backend = OpenAICompatible("http://scripted", ScriptedHttp([]))
+    app = create_app(Engine(EngineConfig(backend, StillClock(), [].append)), backend, ServerConfig())
+    app.add_route("/fails", fail, methods=["GET"])
+    writer = configure(LogConfig(format="json"))
+    try:
+        async with served(app) as url, httpx.AsyncClient() as client:
+            answer = await client.get(f"{url}/fails")
+    finally:
+        writer.close()
+        structlog.reset_defaults()
+
+    (line,) = [json.loads(line) for line in capfd.readouterr().err.splitlines() if "a bug" in line]
+    assert answer.status_code == 500
+    assert line["request_id"] == answer.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    "event", [PromptTruncated("m", 12, 3333), RequestRewritten("m", ("no temperature",)), FieldsOmitted(("x",))]
+)
+def test_what_a_request_shows_about_the_model_server_is_logged_with_its_id(event: Event) -> None:
+    def line_of(request_id: str) -> dict[str, Any]:
+        REQUEST_ID.set(request_id)
+        return to_log_line(event).fields
+
+    assert copy_context().run(line_of, "mine")["request_id"] == "mine"
+    assert "request_id" not in copy_context().run(line_of, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -75,9 +76,16 @@ async def _encode(items: AsyncGenerator[FeedEvent | FeedNotice]) -> AsyncGenerat
     async with aclosing(items):
         async for item in items:
             if isinstance(item, FeedEvent):
-                yield b"id: %d\ndata: %b\n\n" % (item.id, orjson.dumps(_to_line(item), default=str))
+                yield b"id: %d\ndata: %b\n\n" % (item.id, _to_json(_to_line(item)))
             else:
                 yield b"event: %b\ndata: %b\n\n" % (item.kind.encode(), orjson.dumps({"message": item.message}))
+
+
+def _to_json(line: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(line, default=str)
+    except TypeError:  # model servers report counts of any size, and orjson rejects integers of more than 64 bits
+        return json.dumps(line, default=str).encode()
 
 
 def _to_line(event: FeedEvent) -> dict[str, Any]:

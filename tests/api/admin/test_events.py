@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.guardrails.turn import Fault
-from forge_proxy.engine.events import AttemptRetried, ServerStateChanged
+from forge_proxy.core.guardrails.report import Report
+from forge_proxy.core.guardrails.turn import Fault, Outcome
+from forge_proxy.engine.events import AttemptRetried, RequestAnswered, ServerStateChanged
 from forge_proxy.telemetry.event_feed import EventFeed
 from tests.api.admin.world import ADMIN, error, world
+from tests.fakes.records import CLEAN
 from tests.fakes.says import Said
 
 PATH = f"{ADMIN}/events"
@@ -108,6 +110,15 @@ async def test_more_followers_than_allowed_are_refused() -> None:
 
     assert error(answer) == (429, "too_many_followers", None)
     assert "0 clients follow this stream already" in answer.text
+
+
+async def test_a_count_of_any_size_is_sent() -> None:
+    feed = EventFeed()
+    feed(RequestAnswered(CLEAN, Report(Outcome.CLEAN, tokens=2**70)))
+    async with world(events=feed) as client:
+        answer = await client.get(PATH, params={"follow": "false"})
+
+    assert parse(answer.text)[0]["tokens"] == 2**70
 
 
 async def test_no_prompt_and_no_response_is_in_the_events() -> None:
