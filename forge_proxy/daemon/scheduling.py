@@ -28,8 +28,6 @@ def build_scheduler(
     """Return the scheduler that the settings name. With Temporal, phases of the queues in `serve_queues` run here."""
     if config.scheduler == "local":
         return LocalScheduler(writers, deps, queues)
-    scheduler = import_module("forge_proxy.temporal.scheduler")  # imported only if configured: it takes 0.3 s and 30 MB
-    connect = import_module("forge_proxy.temporal.connection").connect
     temporal = config.temporal
     served = {
         name: limit for name, limit in queues.items() if config.serve_queues is None or name in config.serve_queues
@@ -46,7 +44,5 @@ def build_scheduler(
     def report_connected() -> None:
         log.info("temporal connected", address=temporal.address, namespace=temporal.namespace, queues=sorted(served))
 
-    place = scheduler.TemporalPlace(
-        lambda: connect(temporal), temporal.task_queue_prefix, served, report, report_connected
-    )
-    return scheduler.TemporalScheduler(writers, deps, open_outbox, place)
+    place = import_module("forge_proxy.temporal.ports").TemporalPlace(temporal, served, report, report_connected)
+    return import_module("forge_proxy.temporal.scheduler").TemporalScheduler(writers, deps, open_outbox, place)

@@ -1,4 +1,4 @@
 """Schedules jobs through a Temporal server, so that several daemons share them (extra `temporal`).
 
-Imported only if `jobs.scheduler` is `temporal`.
+temporalio itself is imported only if `jobs.scheduler` is `temporal`, and after the daemon has begun to listen.
 """

@@ -28,13 +28,13 @@ class JobActivities:
     returns the stored step.
     """
 
-    def __init__(self, writers: JobWriters, deps: PhaseDeps) -> None:
+    def __init__(self, writers: JobWriters, deps: PhaseDeps, running: Counter[str]) -> None:
+        """`running` counts the running phases by task queue."""
         self._writers = writers
         self._deps = deps
         self._work: dict[str, asyncio.Task[Step]] = {}
         """The running phases by job."""
-        self.running = Counter[str]()
-        """Running phases by task queue."""
+        self._running = running
 
     @activity.defn(name=LOAD)
     async def load(self, job_id: str) -> Step:
@@ -51,11 +51,11 @@ class JobActivities:
         """Run the phase that the activity is named after, unless that has been done."""
         job_id: str = activity.payload_converter().from_payload(args[0].payload, str)
         info = activity.info()
-        self.running[info.task_queue] += 1
+        self._running[info.task_queue] += 1
         try:
             return await self._guard(job_id, partial(self._run_watched, info.activity_type, info.attempt))
         finally:
-            self.running[info.task_queue] -= 1
+            self._running[info.task_queue] -= 1
 
     async def _guard(self, job_id: str, work: Callable[[JobWriter], Awaitable[Step]]) -> Step:
         """Do something with the writer of a job. Errors are reported here: Temporal stores their types only."""

@@ -1,11 +1,17 @@
-"""What the Temporal scheduler needs from the store besides jobs."""
+"""What the Temporal scheduler needs: a server, and from the store more than jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from forge_proxy.core.jobs.records import OutboxEntry, OutboxSignal
+from forge_proxy.jobs.phases import PhaseDeps
+from forge_proxy.jobs.temporal_config import TemporalConfig
+from forge_proxy.jobs.writers import JobWriters
 
 
 class Outbox(Protocol):
@@ -28,3 +34,34 @@ class Outbox(Protocol):
 
 
 OpenOutbox: TypeAlias = Callable[[], Awaitable[Outbox]]
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalPlace:
+    """Where the Temporal server is, and what this daemon does there."""
+
+    config: TemporalConfig
+    queues: Mapping[str, Callable[[], int]]
+    """The queues that this daemon works on, with the number of phases that it runs at a time."""
+    report_unavailable: Callable[[str], None]
+    """Called with the reason when the server becomes unavailable."""
+    report_connected: Callable[[], None]
+
+    @property
+    def queue_prefix(self) -> str:
+        """What the names of all task queues begin with."""
+        return self.config.task_queue_prefix
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalDeps:
+    """What a daemon works for Temporal with."""
+
+    writers: JobWriters
+    phases: PhaseDeps
+    open_outbox: OpenOutbox
+    place: TemporalPlace
+    has_messages: asyncio.Event
+    """Set when there may be new messages."""
+    running: Counter[str]
+    """Running phases by task queue."""

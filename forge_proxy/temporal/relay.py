@@ -21,17 +21,13 @@ _CHECK_SECONDS = 15.0
 
 
 class OutboxRelay:
-    """Sends messages while `run` is running. `notify` reports that there are new ones."""
+    """Sends messages while `run` is running. `has_new` is set when there may be new ones."""
 
-    def __init__(self, writers: JobWriters, open_outbox: OpenOutbox, queue_prefix: str) -> None:
+    def __init__(self, writers: JobWriters, open_outbox: OpenOutbox, queue_prefix: str, has_new: asyncio.Event) -> None:
         self._writers = writers
         self._open_outbox = open_outbox
         self._prefix = queue_prefix
-        self._has_new = asyncio.Event()
-
-    def notify(self) -> None:
-        """Send new messages soon."""
-        self._has_new.set()
+        self._has_new = has_new
 
     async def run(self, client: Client) -> None:
         """Send messages until cancelled. Raises `RPCError` and `StoreUnavailable`; no message is lost by that."""

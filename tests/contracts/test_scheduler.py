@@ -20,6 +20,7 @@ from forge_proxy.jobs.writer import JobWriter
 from tests.fakes.job_kind import FIRST, SECOND, JobWorld, ScriptedKind, local_world
 from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.postgres import postgres
+from tests.fakes.temporal_jobs import temporal_world
 from tests.fakes.temporal_server import temporal_server
 
 
@@ -37,8 +38,6 @@ class Cluster:
         """Start a daemon."""
         if self.address is None:
             return local_world(self.url, kind, queues)
-        from tests.fakes.temporal_jobs import temporal_world  # needs the extra
-
         return temporal_world(self.url, self.address, kind, queues, self.prefix)
 
 

@@ -7,17 +7,17 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
-from temporalio.client import Client
-
 from forge_proxy.jobs.kinds import JobKinds
 from forge_proxy.jobs.phases import PhaseDeps
 from forge_proxy.jobs.ports import JobStore
 from forge_proxy.jobs.service import Jobs
+from forge_proxy.jobs.temporal_config import TemporalConfig
 from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.store.database import open_database
 from forge_proxy.store.jobs import JobRepository
 from forge_proxy.store.outbox import OutboxRepository
-from forge_proxy.temporal.scheduler import TemporalPlace, TemporalScheduler
+from forge_proxy.temporal.ports import TemporalPlace
+from forge_proxy.temporal.scheduler import TemporalScheduler
 from tests.fakes.job_kind import JobWorld, ScriptedKind
 
 PREFIX = "test-"
@@ -47,8 +47,7 @@ async def temporal_world(
     writers = JobWriters(open_store, time.time, is_shared=True)
     served = {"tests": 4} if queues is None else queues
     place = TemporalPlace(
-        lambda: Client.connect(address),
-        prefix,
+        TemporalConfig(address=address, task_queue_prefix=prefix),
         {name: partial(int, limit) for name, limit in served.items()},
         lambda reason: None,
         lambda: None,
