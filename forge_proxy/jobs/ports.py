@@ -34,6 +34,8 @@ class JobFilter:
     parent: str | None = None
     is_top: bool = False
     """Only jobs without a parent."""
+    by_time: bool = False
+    """Whether the ids of the kind do not sort by time of creation: clients choose those of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class JobStore(Protocol):
     async def create(self, row: NewRow, claim: IdempotencyClaim | None) -> StoredJob:
         """Store a new job and return it; if the key of `claim` was used before, return the job stored with it.
 
-        Raises `JobConflict` if that job's submission was different.
+        Raises `JobConflict` if that job's submission was different, and `JobIdInUse` if another job has its id.
         """
         ...
 

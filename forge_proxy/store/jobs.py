@@ -47,10 +47,11 @@ class JobRepository:
         try:
             async with self._database.write() as connection:
                 await self._insert_top(connection, row, claimed)
-        except IntegrityError:
-            if claim is None:
-                raise
-            return await self._get_claimed(claim)
+        except IntegrityError as error:
+            claimed_job = None if claim is None else await self._find_claimed(claim)
+            if claimed_job is None:
+                raise JobIdInUse(f"there is a job with the id {row.job.id} already") from error
+            return claimed_job
         return row.job
 
     async def _insert_top(self, connection: AsyncConnection, row: NewRow, claimed: Mapping[str, str]) -> None:
@@ -59,10 +60,12 @@ class JobRepository:
         if self._has_outbox:
             await insert_messages(connection, [row.job.id], "start")
 
-    async def _get_claimed(self, claim: IdempotencyClaim) -> StoredJob:
+    async def _find_claimed(self, claim: IdempotencyClaim) -> StoredJob | None:
         async with self._database.read() as connection:
             found = await connection.execute(select(*_JOB, JOBS.c.claim_digest).where(JOBS.c.claim_key == claim.key))
-            row = found.one()
+            row = found.one_or_none()
+        if row is None:
+            return None
         if row.claim_digest != claim.digest:
             raise JobConflict("this Idempotency-Key was used for another submission")
         return _to_job(row[:-1])
@@ -79,7 +82,9 @@ class JobRepository:
         """See the port."""
         query = select(*_HEAD).where(*_conditions(which)).limit(limit)
         async with self._database.read() as connection:
-            if which.kind is not None:  # the ids of a kind sort by time of creation, also that of a deleted job
+            if (
+                which.kind is not None and not which.by_time
+            ):  # the ids of a kind sort by time of creation, also that of a deleted job
                 query = query.order_by(JOBS.c.id.desc())
                 query = query if before is None else query.where(JOBS.c.id < before)
             else:

@@ -23,7 +23,7 @@ class JobConflict(ForgeError):
 
 
 class JobIdInUse(ForgeError):
-    """A new child job has the id of another job: a fault of its parent's kind."""
+    """A new job has the id of another job."""
 
 
 class JobNotReadable(ForgeError):

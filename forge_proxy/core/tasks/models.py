@@ -33,7 +33,6 @@ class TransitionSignal(StrEnum):
 
 
 TaskDomain: TypeAlias = Literal["code_generation", "research", "code_review", "documentation", "generic"]
-TaskMode: TypeAlias = Literal["sync", "batch"]
 
 
 def _check_id(text: str) -> str:
@@ -93,16 +92,13 @@ class ForgeTaskInput(_Model):
     repository: str = Field(min_length=1, max_length=4096, description="The absolute path of an allowed repository.")
     base: str | None = Field(default=None, max_length=200, description="The base branch. Default: the current one.")
     plan: bool = Field(default=False, description="Whether a plan with several steps is made first.")
-    mode: TaskMode = Field(default="sync", description="`batch`: each call is a line of a batch.")
     max_attempts: int = Field(default=2, ge=1, le=5, description="Attempts of each step.")
-    max_fan_out_depth: int = Field(default=1, ge=0, le=3, description="How deep sub-tasks may be nested (D17).")
-    conflicts: Literal["resolve", "fail"] = Field(
-        default="resolve", description="What is done if sub-tasks write different content to one file."
+    max_fan_out_depth: int = Field(
+        default=0, ge=0, le=0, description="How deep sub-tasks may be nested (D17). This version has no sub-tasks."
     )
     models: Mapping[CapabilityTier, str] = Field(
         default_factory=dict[CapabilityTier, str], description="Models in place of those of the settings, by tier."
     )
-    after: tuple[TaskId, ...] = Field(default=(), max_length=50, description="Tasks that have to be merged before.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,13 @@ class WriteScope:
 
     may: tuple[str, ...]
     must_not: tuple[str, ...] = ()
+    within: tuple[str, ...] = ("**",)
+    """Patterns of a larger scope, which also have to match."""
 
     def permits(self, path: str) -> bool:
         """Whether the path may be written."""
-        return find_path_fault(path) is None and _matches(path, self.may) and not _matches(path, self.must_not)
+        is_named = find_path_fault(path) is None and _matches(path, self.may) and _matches(path, self.within)
+        return is_named and not _matches(path, self.must_not)
 
     def find_outside(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Return the paths that may not be written."""

@@ -331,19 +331,37 @@ def _retry_from(progress: TaskProgress, step: int) -> tuple[TaskProgress, Decisi
 
 # As actions of jobs
 
-QUEUE = "tasks"
-CHECK_QUEUE = "checks"
-PREPARE = RunPhase("prepare", QUEUE, timeout=120, max_attempts=3)
-ASSEMBLE = RunPhase("assemble_context", QUEUE, timeout=30, max_attempts=3)
-CALL = RunPhase("call_llm", QUEUE, max_attempts=2)
-"""Without a timeout: the engine bounds a call."""
-WRITE = RunPhase("write_output", QUEUE, timeout=30, max_attempts=3)
-VALIDATE = RunPhase("validate_output", CHECK_QUEUE, timeout=600, max_attempts=3)
-EVALUATE = RunPhase("evaluate_transition", QUEUE, timeout=10, max_attempts=3)
-START_SUB_TASKS = RunPhase("start_sub_tasks", QUEUE, timeout=30, max_attempts=3)
-GATHER = RunPhase("gather", QUEUE, timeout=30, max_attempts=3)
-CONTINUE = RunPhase("continue", QUEUE, timeout=30, max_attempts=3)
-"""Runs what a person has decided."""
+_GRACE = 5.0
+"""Seconds after its own limit at which a phase is ended from outside."""
+TIMEOUTS: dict[str, float] = {
+    "prepare": 60,
+    "record_baseline": 600,
+    "assemble_context": 30,
+    "write_output": 30,
+    "validate_output": 600,
+    "evaluate_transition": 10,
+    "start_sub_tasks": 30,
+    "gather": 30,
+    "continue": 30,
+}
+"""Seconds of each phase. The engine bounds `call_llm`."""
+
+
+def _phase(name: str, queue: str = "tasks") -> RunPhase:
+    return RunPhase(name, queue, timeout=TIMEOUTS[name] + _GRACE, max_attempts=3)
+
+
+PREPARE = _phase("prepare")
+RECORD_BASELINE = _phase("record_baseline", "checks")
+ASSEMBLE = _phase("assemble_context")
+CALL = RunPhase("call_llm", "tasks", max_attempts=3)
+WRITE = _phase("write_output")
+VALIDATE = _phase("validate_output", "checks")
+EVALUATE = _phase("evaluate_transition")
+START_SUB_TASKS = _phase("start_sub_tasks")
+GATHER = _phase("gather")
+CONTINUE = _phase("continue")
+"""Runs what a person has decided, and what is left to do at the end."""
 
 
 def to_action(decision: Decision) -> RunPhase | Wait | Finished:

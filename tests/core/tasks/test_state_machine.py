@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from forge_proxy.core.jobs.actions import Finished, RunPhase, Wait
 from forge_proxy.core.tasks.models import Plan, PlanStep, SubTask
 from forge_proxy.core.tasks.state_machine import (
+    CONTINUE,
     MAX_VIOLATIONS,
     PLAN_ATTEMPTS,
     Answered,
@@ -67,7 +68,7 @@ def test_d15_a_single_step_is_retried_in_a_fresh_worktree_and_then_halts() -> No
     progress, decision = advance(progress, AttemptFailed("tests"))
 
     assert decision == Halt("2 attempts failed; the last one: tests")
-    assert to_action(decision) == Wait(None, RunPhase("continue", "tasks", 30, max_attempts=3), "halted")
+    assert to_action(decision) == Wait(None, CONTINUE, "halted")
 
 
 def test_d23_a_planned_step_is_retried_at_its_last_commit() -> None:

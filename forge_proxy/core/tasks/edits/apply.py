@@ -15,6 +15,10 @@ from forge_proxy.core.tasks.models import SearchReplace
 FaultReason: TypeAlias = Literal["unmatched", "ambiguous", "empty_search", "no_op", "elided", "syntax"]
 
 
+_MAX_QUOTED = 4000
+"""Characters of a text that the description of a fault quotes."""
+
+
 @dataclass(frozen=True, slots=True)
 class AppliedEdit:
     """An edit that was applied. `index` is its place among the edits of its file."""
@@ -34,10 +38,27 @@ class EditFault:
     reason: FaultReason
     message: str
     nearest: NearestLines | None = None
+    search: str = ""
+    """The text that was searched."""
+
+    def describe(self) -> str:
+        """Return what a model has to know to correct the edit: the text that it searched, and the nearest lines."""
+        parts = [self.message]
+        if self.search:
+            parts.append(f"The edit had this `search`:\n\n{_quote(self.search)}")
+        if self.nearest is not None:
+            lines = f"The nearest lines of the file, from line {self.nearest.line} on:"
+            parts.append(f"{lines}\n\n{_quote(self.nearest.text)}")
+        return "\n\n".join(parts)
 
     def __str__(self) -> str:
         place = "" if self.index is None else f" edit {self.index + 1}:"
         return f"{self.path}:{place} {self.message}"
+
+
+def _quote(text: str) -> str:
+    cut = text[:_MAX_QUOTED]
+    return f"`````\n{cut.rstrip()}\n`````"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +94,10 @@ def _apply(path: str, index: int, file: TextFile, edit: SearchReplace) -> tuple[
     text = file.normalized
     if placeholder := find_elision(text, replace):
         message = f"`replace` omits code ({placeholder!r}); write it out, or edit a smaller part"
-        return EditFault(path, index, "elided", message)
+        return EditFault(path, index, "elided", message, search=search)
     match = find_match(text, search, replace)
     if not isinstance(match, Match):
-        return EditFault(path, index, match.reason, str(match), match.nearest)
+        return EditFault(path, index, match.reason, str(match), match.nearest, search)
     after = file.splice(match.start, match.end, match.replacement)
     if after == file:
         return EditFault(path, index, "no_op", "the edit changes nothing")

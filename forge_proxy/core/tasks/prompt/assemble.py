@@ -9,7 +9,7 @@ from forge_proxy.core.tasks.findings import Finding
 from forge_proxy.core.tasks.models import AssembledContext, Plan, PlanStep, ResponseForm, SubTask, TaskDefinition
 from forge_proxy.core.tasks.operations import OPERATIONS, OperationName
 from forge_proxy.core.tasks.prompt.domains import DOMAINS
-from forge_proxy.core.tasks.prompt.error_section import render_errors
+from forge_proxy.core.tasks.prompt.error_section import render_errors, render_failed_edits
 from forge_proxy.core.tasks.prompt.requirements import render_requirements
 from forge_proxy.core.tasks.prompt.sections import (
     PromptOrder,
@@ -45,6 +45,8 @@ class PromptInputs:
     findings: Sequence[Finding] = ()
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Contents of the files of the failed attempt."""
+    failed_edits: Sequence[Finding] = ()
+    """Edits of the same attempt that are requested again, in place of `findings`."""
     notes: Sequence[str] = ()
     """What a person has written about earlier attempts."""
     order: PromptOrder = "stable"
@@ -66,7 +68,11 @@ def assemble_prompt(inputs: PromptInputs) -> AssembledContext:
         "task": _render_task(inputs),
         "target_files": _render_targets(inputs),
         "direct_dependencies": "\n\n".join(render_file(path, text) for path, text in inputs.context.items()),
-        "previous_errors": render_errors(inputs.findings, inputs.failed, inputs.notes),
+        "previous_errors": (
+            render_failed_edits(inputs.failed_edits)
+            if inputs.failed_edits
+            else render_errors(inputs.findings, inputs.failed, inputs.notes)
+        ),
     }
     system, user = render_sections(sections, inputs.order), _render_user_prompt(inputs)
     return AssembledContext(system, user, list_sections(sections, inputs.order), estimate_tokens(system + user))

@@ -11,6 +11,11 @@ MAX_CHARACTERS = 32_000
 """The length of the section: 8,000 tokens of four characters."""
 _NOTE = "The previous attempt was discarded: the files above are those from before it. Do not repeat these errors."
 
+_EDITS_NOTE = (
+    "These edits of your response could not be applied. All others are applied, and the files above contain them."
+    " Respond with corrected versions of these edits only."
+)
+
 
 def render_errors(findings: Sequence[Finding], failed: Mapping[str, str], notes: Sequence[str] = ()) -> str:
     """Return the section, or an empty text if there is nothing to report.
@@ -33,6 +38,12 @@ def render_errors(findings: Sequence[Finding], failed: Mapping[str, str], notes:
     if omitted:
         parts.append(f"({omitted} more findings are not shown.)")
     return "\n\n".join(parts)
+
+
+def render_failed_edits(faults: Sequence[Finding]) -> str:
+    """Return the section of a request for edits that could not be applied; the others are in the files already."""
+    parts = [_EDITS_NOTE, *(f"- {fault.path}: {fault.message}" for fault in faults)]
+    return "\n\n".join(parts)[:MAX_CHARACTERS]
 
 
 def _render_finding(finding: Finding, failed: Mapping[str, str]) -> str:

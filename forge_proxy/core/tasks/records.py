@@ -1,0 +1,141 @@
+"""The stored state of a task, and what it keeps of its calls and of its failed attempts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from forge_proxy.core.jobs.errors import JobNotReadable
+from forge_proxy.core.tasks.findings import Finding, ValidationResult
+from forge_proxy.core.tasks.models import CapabilityTier, ForgeTaskInput, ResponseForm, TaskResult
+from forge_proxy.core.tasks.operations import OperationName
+from forge_proxy.core.tasks.state_machine import Reset, TaskProgress
+from forge_proxy.core.tasks.workspace import RepositoryState, Worktree
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCall:
+    """One call of a task. The prompt and the response are documents of its job."""
+
+    operation: OperationName
+    step: str | None
+    attempt: int
+    tier: CapabilityTier
+    model: str
+    form: ResponseForm
+    prompt: str
+    """The digest of the document."""
+    response: str
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    seconds: float = 0.0
+    requests: int = 1
+    """Requests to the model: an invalid response is retried."""
+    match_levels: tuple[str, ...] = ()
+    """How the edits of the response were found."""
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """An attempt that failed: part of the report of a halt (D15)."""
+
+    step: str | None
+    attempt: int
+    reason: str
+    findings: tuple[Finding, ...] = ()
+    diff: str | None = None
+    """The digest of the document with the changes of the attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParentLink:
+    """Where a sub-task belongs."""
+
+    worktree: Worktree
+    """The worktree of the task that has started it, from which it reads its context (D28)."""
+    commit: str
+    """The commit from which it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """The state of a task or of a sub-task."""
+
+    task_id: str
+    input: ForgeTaskInput
+    repository: RepositoryState
+    progress: TaskProgress
+    version: Literal[1] = 1
+    instructions: str = ""
+    """The project instructions of the settings when the task was submitted."""
+    worktree: Worktree | None = None
+    head: str = ""
+    """The latest commit of the task, or the one that it began from."""
+    baseline: str | None = None
+    """The digest of the document with what the checks found before."""
+    reset: Reset = "none"
+    """How the present attempt begins."""
+    prompt: str | None = None
+    """The digest of the prompt of the present attempt."""
+    form: ResponseForm = "json"
+    responses: tuple[str, ...] = ()
+    """The digests of the responses of the present attempt: the first one, and that to the request for failed edits."""
+    follow_up: tuple[Finding, ...] = ()
+    """Edits that failed and are requested again."""
+    written: tuple[str, ...] = ()
+    """The paths that the present attempt has written."""
+    results: tuple[ValidationResult, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """Findings of the present attempt that are no results of checks, such as edits that could not be applied."""
+    is_violation: bool = False
+    previous: tuple[Finding, ...] = ()
+    """Findings of the attempt before, for the prompt."""
+    previous_files: str | None = None
+    """The digest of the document with the files of the attempt before."""
+    notes: tuple[str, ...] = ()
+    """What persons have written about earlier attempts."""
+    gathered: str | None = None
+    """The digest of the document with the files of the sub-tasks."""
+    children: tuple[str, ...] = ()
+    """The jobs of the sub-tasks of the present attempt."""
+    calls: tuple[TaskCall, ...] = ()
+    failures: tuple[FailedAttempt, ...] = ()
+    halt: str = ""
+    """Why the task has halted."""
+    approver: str = ""
+    result: TaskResult | None = None
+    parent: ParentLink | None = None
+    step_commits: dict[str, str] = field(default_factory=dict[str, str])
+    """The commits of the steps, by their ids."""
+
+    @property
+    def step_id(self) -> str | None:
+        """The id of the present step."""
+        step = self.progress.current
+        return step.id if step is not None else None
+
+
+@cache
+def _adapter() -> TypeAdapter[TaskState]:
+    """Build the adapter on first use: most daemons start without a task."""
+    return TypeAdapter(TaskState)
+
+
+def write_task(state: TaskState) -> str:
+    """Serialise a state."""
+    return _adapter().dump_json(state).decode()
+
+
+def read_task(text: str) -> TaskState:
+    """Parse a state. Raises `JobNotReadable`."""
+    try:
+        return _adapter().validate_json(text)
+    except ValidationError as error:
+        raise JobNotReadable(
+            "this task was stored by another version of forge-proxy and cannot be resumed by this version"
+        ) from error

@@ -1,0 +1,149 @@
+"""`assemble_context`: reads the files of an attempt and builds its prompt, which is stored before the call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from forge_proxy.core.jobs.actions import NextAction
+from forge_proxy.core.tasks.errors import UnsafePath
+from forge_proxy.core.tasks.models import AssembledContext
+from forge_proxy.core.tasks.operations import OPERATIONS
+from forge_proxy.core.tasks.paths import find_path_fault
+from forge_proxy.core.tasks.plan_validation import written_by
+from forge_proxy.core.tasks.prompt.assemble import PromptInputs, assemble_prompt
+from forge_proxy.core.tasks.state_machine import CALL
+from forge_proxy.core.tasks.workspace import Worktree
+from forge_proxy.tasks.attempt_errors import AttemptError
+from forge_proxy.tasks.calling import tier_of
+from forge_proxy.tasks.phase_run import PhaseRun, decode_texts, json_document
+from forge_proxy.tasks.writing import apply_stored
+
+_INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
+_MAX_INSTRUCTIONS = 64 * 1024
+"""Characters of an instruction file that a prompt contains."""
+
+
+async def assemble_context(run: PhaseRun) -> NextAction:
+    """Begin an attempt, or a request for failed edits, with its prompt."""
+    state = run.state
+    worktree = await _begin(run)
+    tier = tier_of(run)
+    model = state.input.models.get(tier)
+    kind = OPERATIONS[state.progress.operation].response
+    form = await run.deps.caller.form_of(tier, model) if kind == "files" else "json"
+    context = await _fit(run, await _read_inputs(run, worktree), form)
+    document = json_document(asdict(context))
+    event = run.event("assembled", tokens=context.tokens, sections=[*context.sections], follow_up=bool(state.follow_up))
+    fresh = {} if state.follow_up else {"responses": (), "findings": (), "results": (), "written": ()}
+    run.stage(event, documents=[document], prompt=document.digest, form=form, worktree=worktree, **fresh)
+    return CALL
+
+
+async def _begin(run: PhaseRun) -> Worktree:
+    """Return the worktree, clean: fresh for a single step (D15), else at the latest commit of the task (D23)."""
+    state, repositories = run.state, run.deps.repositories
+    if state.reset == "worktree" and not state.follow_up:
+        return await repositories.create_worktree(state.repository.path, state.task_id, state.head)
+    worktree = await run.worktree()
+    await repositories.reset(worktree, state.head)
+    return worktree
+
+
+async def _fit(run: PhaseRun, inputs: PromptInputs, form: str) -> AssembledContext:
+    """Assemble the prompt, without context files that do not fit. Raises `AttemptError` if the targets do not fit."""
+    inputs = replace(inputs, form=form)  # pyright: ignore[reportArgumentType]
+    caller, tier = run.deps.caller, tier_of(run)
+    model = run.state.input.models.get(tier)
+    window = await caller.window_of(tier, model)
+    reserve = caller.output_of(tier, window)
+    while True:
+        context = assemble_prompt(inputs)
+        tokens = await caller.count(context, tier, model)
+        if window is None or tokens + reserve <= window:
+            return replace(context, tokens=tokens)
+        if not inputs.context:
+            text = (
+                f"the prompt has {tokens} tokens and its response {reserve}, but the window has only {window}; name"
+                f" smaller or fewer files, or choose a model with a larger window for the tier {tier.value}"
+            )
+            raise AttemptError(text, is_final=True)
+        inputs = replace(inputs, context=dict([*inputs.context.items()][:-1]))
+
+
+async def _read_inputs(run: PhaseRun, worktree: Worktree) -> PromptInputs:
+    state, progress = run.state, run.state.progress
+    step, task = progress.current, state.input.task
+    targets = await _target_paths(run, worktree)
+    context = [*task.context_files, *(step.context_files if step is not None else ())]
+    source = worktree if state.parent is None else state.parent.worktree  # D28
+    failed: dict[str, str] = {} if state.previous_files is None else await run.read_json(state.previous_files)
+    inputs = PromptInputs(
+        progress.operation,
+        task,
+        run.scope,
+        instructions=await _read_instructions(run),
+        targets=await _read_all(run, worktree, targets),
+        context={
+            path: text
+            for path, text in (await _read_all(run, source, [path for path in context if path not in targets])).items()
+            if text is not None
+        },
+        plan=progress.plan,
+        part=step,
+        findings=state.previous,
+        failed=failed,
+        failed_edits=state.follow_up,
+        notes=state.notes,
+        order=run.deps.config.prompt_order,
+        sub_tasks=state.input.max_fan_out_depth > 0,
+    )
+    if not state.follow_up:
+        return inputs
+    applied = await apply_stored(run, worktree)
+    files = decode_texts(applied.files)
+    return replace(inputs, targets={path: files.get(path, text) for path, text in inputs.targets.items()})
+
+
+async def _target_paths(run: PhaseRun, worktree: Worktree) -> Sequence[str]:
+    state, progress = run.state, run.state.progress
+    if progress.operation == "plan":
+        return ()
+    if (step := progress.current) is not None:
+        return written_by(step)
+    targets = state.input.task.target_files
+    if progress.stage != "changes":
+        return targets
+    changed = await run.deps.repositories.changed_files(worktree, state.repository.base_commit)
+    return tuple(dict.fromkeys((*targets, *changed)))
+
+
+async def _read_all(run: PhaseRun, worktree: Worktree, paths: Sequence[str]) -> dict[str, str | None]:
+    """Return the contents of files as texts; None for those that do not exist. Raises `AttemptError`."""
+    found: dict[str, str | None] = {}
+    for path in dict.fromkeys(paths):
+        if fault := find_path_fault(path):
+            raise AttemptError(f"{path!r}: {fault}", is_final=True)
+        try:
+            content = await run.deps.repositories.read(worktree, path)
+        except UnsafePath as error:
+            raise AttemptError(str(error), is_final=True) from error
+        if content is not None and b"\0" in content.data[:8192]:
+            raise AttemptError(f"{path!r}: a binary file cannot be part of a prompt", is_final=True)
+        found[path] = None if content is None else content.data.decode(errors="replace").replace("\r\n", "\n")
+    return found
+
+
+async def _read_instructions(run: PhaseRun) -> dict[str, str]:
+    """Return the instructions of the settings and of the base branch, which the task cannot change."""
+    found: dict[str, str] = {}
+    if run.state.instructions.strip():
+        found["the settings"] = run.state.instructions
+    repository = run.state.repository
+    for name in _INSTRUCTION_FILES:
+        data = await run.deps.repositories.read_committed(repository.path, repository.base_commit, name)
+        if data is not None and data.strip():
+            text = data.decode(errors="replace")
+            if text not in found.values():  # one of them is often a link to the other
+                found[name] = text[:_MAX_INSTRUCTIONS]
+    return found

@@ -1,0 +1,14 @@
+"""What ends an attempt before its checks."""
+
+from __future__ import annotations
+
+from forge_proxy.core.errors import ForgeError
+
+
+class AttemptError(ForgeError):
+    """An attempt cannot continue. `is_final`: no further attempt would differ."""
+
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_final = is_final

@@ -1,0 +1,95 @@
+"""`call_llm`: sends the stored prompt and stores the response, which is never requested again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
+from forge_proxy.core.jobs.actions import NextAction
+from forge_proxy.core.jobs.records import Document, NewEvent
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.tasks.models import AssembledContext, CapabilityTier, LLMResponse, Plan, ResponseForm
+from forge_proxy.core.tasks.operations import OPERATIONS
+from forge_proxy.core.tasks.records import TaskCall
+from forge_proxy.core.tasks.responses import ResponseCutOff, ResponseInvalid, parse_files, parse_json
+from forge_proxy.core.tasks.schemas import files_schema, plan_schema
+from forge_proxy.core.tasks.state_machine import WRITE
+from forge_proxy.tasks.attempt_errors import AttemptError
+from forge_proxy.tasks.phase_run import PhaseRun
+from forge_proxy.tasks.structured_call import StructuredCall
+
+_MODEL_ERRORS = (ResponseInvalid, ResponseCutOff, EmptyAnswer, ToolCallInvalid, ToolChoiceUnsatisfied)
+"""Errors of what a model has written: another attempt may differ."""
+
+
+async def call_llm(run: PhaseRun) -> NextAction:
+    """Have the model answer the stored prompt. Raises `AttemptError`."""
+    state = run.state
+    assert state.prompt is not None  # noqa: S101  # the phase before has stored it
+    context = TypeAdapter(AssembledContext).validate_json(await run.read_document(state.prompt))
+    tier = tier_of(run)
+    schema, parse = await _expectation(run, state.form)
+    number = len(state.calls) + 1
+    wanted = StructuredCall(
+        context,
+        tier,
+        state.form,
+        schema,
+        parse,
+        f"{state.task_id}/{number}",
+        state.task_id,
+        state.input.models.get(tier),
+    )
+
+    async def report_wait(error: ForgeError, seconds: float) -> None:
+        await run.writer.write(NewEvent("waiting", {"error": type(error).__name__, "seconds": seconds}))
+
+    try:
+        result = await run.deps.caller.call(wanted, run.writer.cancel, report_wait)
+    except _MODEL_ERRORS as error:
+        raise AttemptError(f"{type(error).__name__}: {error}") from error
+    document, call = Document(result.call.text.encode()), result.call
+    entry = TaskCall(
+        state.progress.operation, state.step_id, state.progress.attempt, tier, call.model, call.form, state.prompt,
+        document.digest, call.prompt_tokens, call.cached_tokens, call.completion_tokens, call.seconds, result.requests,
+    )  # fmt: skip
+    event = run.event(
+        "called", tier=tier.value, model=call.model, form=call.form, requests=result.requests,
+        prompt_tokens=call.prompt_tokens, cached_tokens=call.cached_tokens, completion_tokens=call.completion_tokens,
+        seconds=round(call.seconds, 3),
+    )  # fmt: skip
+    run.stage(event, documents=[document], calls=(*state.calls, entry), responses=(*state.responses, document.digest))
+    return WRITE
+
+
+def tier_of(run: PhaseRun) -> CapabilityTier:
+    """Return the tier of the present operation; a step of a plan may have its own (D10)."""
+    progress = run.state.progress
+    tier = OPERATIONS[progress.operation].tier
+    step = progress.current
+    if progress.operation == "generate" and step is not None and step.capability_tier is not None:
+        return step.capability_tier
+    return tier
+
+
+async def _expectation(run: PhaseRun, form: ResponseForm) -> tuple[JsonObject, Callable[[str], Any]]:
+    """Return the schema of the response, and its parser."""
+    if OPERATIONS[run.state.progress.operation].response == "plan":
+
+        def parse_plan(text: str) -> Plan:
+            return parse_json(text, Plan)
+
+        return plan_schema(run.state.input.max_fan_out_depth), parse_plan
+
+    def parse(text: str) -> LLMResponse:
+        return parse_files(text, form)
+
+    paths = run.scope.exact_paths
+    if paths is None:
+        return files_schema(None), parse
+    worktree = await run.worktree()
+    existing = [path for path in paths if await run.deps.repositories.read(worktree, path) is not None]
+    return files_schema(paths, existing), parse

@@ -1,0 +1,91 @@
+"""The `tasks` and `tiers` sections of the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_settings import NoDecode
+
+from forge_proxy.core.tasks.models import CapabilityTier, CheckCommand
+from forge_proxy.core.tasks.prompt.sections import PromptOrder
+from forge_proxy.core.tasks.scopes import PROTECTED
+from forge_proxy.core.validation import split_list
+
+
+class TierConfig(BaseModel):
+    """The model for one tier of calls."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | None = Field(default=None, min_length=1, description="The model. Default: the daemon's usual one.")
+    temperature: float | None = Field(default=None, ge=0, le=2, description="Default: that of the model server.")
+    top_p: float | None = Field(default=None, gt=0, le=1, description="Default: that of the model server.")
+    seed: int | None = Field(default=None, ge=0, description="Default: none.")
+    thinking: bool | None = Field(
+        default=None, description="Whether the model may reason first, for templates with `enable_thinking`."
+    )
+    max_output: int | None = Field(
+        default=None,
+        ge=64,
+        le=1_000_000,
+        description="The limit of a response in tokens. Default: a quarter of the window.",
+    )
+    response_form: Literal["auto", "json", "blocks"] = Field(
+        default="auto",
+        description="How files are requested: as JSON, or as text in blocks. auto: JSON if the model server limits"
+        " responses to a schema, blocks otherwise.",
+    )
+    method: Literal["auto", "response_format", "tool", "prompt"] = Field(
+        default="auto",
+        description="How JSON is requested: by `response_format`, as the call of a tool, or in the prompt only. auto:"
+        " by what the model server supports.",
+    )
+
+
+class TiersConfig(BaseModel):
+    """The models of tasks, by what a call demands of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reasoning: TierConfig = Field(default_factory=TierConfig, description="Plans, and conflicts between sub-tasks.")
+    generation: TierConfig = Field(default_factory=TierConfig, description="Code and other content.")
+    summarization: TierConfig = Field(default_factory=TierConfig, description="Not used yet.")
+    classification: TierConfig = Field(default_factory=TierConfig, description="Not used yet.")
+
+    def of(self, tier: CapabilityTier) -> TierConfig:
+        """Return the settings of a tier."""
+        return getattr(self, tier.value)
+
+
+class TasksConfig(BaseModel):
+    """Settings of durable tasks."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    repositories: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(split_list)] = Field(
+        default=(), description="Repositories in which tasks may work, besides those of `forge-proxy tasks allow`."
+    )
+    instructions: str = Field(
+        default="",
+        max_length=100_000,
+        description="Instructions for the prompts of all tasks, before those of the repository.",
+    )
+    prompt_order: PromptOrder = Field(
+        default="stable",
+        description="The order of the sections of prompts. shared: role and output requirements follow what all"
+        " operations of a task have in common.",
+    )
+    protected: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_list)] = Field(
+        default=PROTECTED, description="Patterns of paths that no task may write."
+    )
+    fix: tuple[CheckCommand, ...] = Field(
+        default=(), description="Commands that fix what they can in the changed files, in place of ruff."
+    )
+    checks: tuple[CheckCommand, ...] = Field(default=(), description="Commands that check every repository.")
+    sandbox: Literal["bubblewrap", "none"] = Field(
+        default="bubblewrap",
+        description="How commands that execute code of a repository are isolated. none: not at all; the code of the"
+        " model then runs with the rights of the daemon.",
+    )

@@ -1,0 +1,29 @@
+"""Errors of tasks, apart from those of single attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
+
+
+class TaskNotFound(JobNotFound):
+    """No task with that id exists, or it was deleted."""
+
+    noun = "task"
+
+
+class TaskConflict(JobConflict):
+    """The operation is not possible in the task's present state; nothing was changed."""
+
+
+@contextmanager
+def as_task_errors(task_id: str) -> Generator[None]:
+    """Raise `TaskNotFound` in place of `JobNotFound`."""
+    try:
+        yield
+    except TaskNotFound:
+        raise
+    except JobNotFound as error:
+        raise TaskNotFound(task_id) from error

@@ -1,0 +1,184 @@
+"""`evaluate_transition`: commits what has passed its checks, and decides what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge_proxy.core.jobs.actions import NextAction
+from forge_proxy.core.jobs.records import Document
+from forge_proxy.core.tasks.findings import Finding, ValidationResult
+from forge_proxy.core.tasks.ids import branch_of
+from forge_proxy.core.tasks.models import Plan, TaskResult, TransitionSignal
+from forge_proxy.core.tasks.operations import OPERATIONS
+from forge_proxy.core.tasks.records import FailedAttempt
+from forge_proxy.core.tasks.responses import parse_files, parse_json
+from forge_proxy.core.tasks.state_machine import (
+    CONTINUE,
+    AttemptFailed,
+    AttemptImpossible,
+    AttemptSucceeded,
+    AwaitReview,
+    Decision,
+    End,
+    Halt,
+    Happening,
+    PlanMade,
+    StartAttempt,
+    advance,
+    to_action,
+)
+from forge_proxy.core.tasks.workspace import Worktree
+from forge_proxy.tasks.phase_run import PhaseRun, decode_texts, json_document
+from forge_proxy.tasks.validating import check_request
+
+_MAX_SUBJECT = 72
+"""Characters of the first line of a commit message."""
+_MAX_REASON = 300
+"""Characters of the reason of a failed attempt."""
+
+
+def signal_of(findings: Sequence[Finding], results: Sequence[ValidationResult]) -> TransitionSignal:
+    """Return what the checks of an attempt mean. What cannot be classified has raised before (D9)."""
+    is_success = not findings and all(result.passed for result in results)
+    return TransitionSignal.SUCCESS if is_success else TransitionSignal.FAILURE_RETRYABLE
+
+
+async def evaluate_transition(run: PhaseRun) -> NextAction:
+    """Commit the attempt if it has passed; begin the next step, another attempt, a review or a halt."""
+    state = run.state
+    if signal_of(state.findings, state.results) is not TransitionSignal.SUCCESS:
+        return await fail_attempt(run, _describe(state.findings, state.results))
+    if OPERATIONS[state.progress.operation].response == "plan":
+        plan = parse_json((await run.read_document(state.responses[-1])).decode(), Plan)
+        return await decide(run, PlanMade(plan))
+    worktree = await run.worktree()
+    commit = await _commit(run, worktree)
+    if commit is None:
+        return await fail_attempt(run, "nothing is changed once the fixers have run")
+    step = state.step_id
+    commits = {**state.step_commits, step: commit} if step is not None else state.step_commits
+    run.stage(run.event("committed", commit=commit), head=commit, step_commits=commits)
+    return await decide(run, AttemptSucceeded(commit))
+
+
+async def fail_attempt(run: PhaseRun, reason: str, *, is_final: bool = False) -> NextAction:
+    """End a failed attempt: keep its findings, its files and its changes for the next one and for the report."""
+    state, repositories = run.state, run.deps.repositories
+    worktree = await run.worktree()
+    diff = Document((await repositories.diff_worktree(worktree)).encode())
+    failed = {path: found.data for path in state.written if (found := await repositories.read(worktree, path))}
+    files = json_document(decode_texts(failed))
+    findings = (*state.findings, *(finding for result in state.results for finding in _findings_of(result)))
+    findings = findings or (Finding("attempt", reason),)
+    failure = FailedAttempt(state.step_id, state.progress.attempt, reason, findings, diff.digest)
+    event = run.event("attempt_ended", status="failed", reason=reason, findings=len(findings))
+    run.stage(
+        event,
+        *(run.event("finding", check=finding.check, text=str(finding)[:_MAX_REASON]) for finding in findings[:20]),
+        documents=[diff, files],
+        failures=(*state.failures, failure),
+        previous=findings,
+        previous_files=files.digest,
+        follow_up=(),
+    )
+    if is_final:
+        return await decide(run, AttemptImpossible(reason))
+    return await decide(run, AttemptFailed(reason, is_violation=state.is_violation))
+
+
+async def decide(run: PhaseRun, happening: Happening) -> NextAction:
+    """Advance the task, and stage what the decision brings with it."""
+    progress, decision = advance(run.state.progress, happening)
+    is_new_step = not isinstance(happening, AttemptFailed)
+    if is_new_step and not isinstance(decision, Halt):
+        run.stage(previous=(), previous_files=None)
+    reset = decision.reset if isinstance(decision, StartAttempt) else "none"
+    run.stage(progress=progress, reset=reset, is_violation=False, follow_up=())
+    await _prepare_wait(run, decision)
+    return CONTINUE if isinstance(decision, End) else to_action(decision)
+
+
+async def _prepare_wait(run: PhaseRun, decision: Decision) -> None:
+    """Stage the result of a task that waits for a person or ends."""
+    state = run.state
+    if isinstance(decision, Halt):
+        run.stage(run.event("halted", reason=decision.reason), halt=decision.reason)
+    elif isinstance(decision, End):
+        run.stage(halt=decision.reason, result=build_result(run, decision))
+    elif isinstance(decision, AwaitReview):
+        worktree = await run.worktree()
+        files = await run.deps.repositories.changed_files(worktree, state.repository.base_commit)
+        run.stage(
+            run.event("awaiting_merge", branch=branch_of(state.task_id), head=state.head),
+            halt="",
+            result=build_result(run, decision, tuple(files)),
+        )
+        await run.deps.repositories.remove_worktree(worktree)  # git refuses to check out a branch twice
+
+
+def build_result(run: PhaseRun, decision: AwaitReview | End, files: tuple[str, ...] | None = None) -> TaskResult:
+    """Return the result of a task as it is now."""
+    state, before = run.state, run.state.result
+    status = "awaiting_merge" if isinstance(decision, AwaitReview) else decision.status
+    if status == "completed":
+        status = "awaiting_merge"
+    return TaskResult(
+        status,
+        _digest(run),
+        branch_of(state.task_id),
+        state.repository.base_commit,
+        state.head,
+        files if files is not None else (before.output_files if before is not None else ()),
+        state.results,
+        state.progress.attempts,
+        len(state.calls),
+        sum(call.prompt_tokens or 0 for call in state.calls),
+        sum(call.completion_tokens or 0 for call in state.calls),
+    )
+
+
+def _digest(run: PhaseRun) -> str:
+    """Return a short text about what was done, for a parent or a list (D18)."""
+    steps = run.state.progress.plan.steps if run.state.progress.plan is not None else ()
+    done = [f"{step.id}: {step.description}" for step in steps if step.id in run.state.step_commits]
+    return "\n".join(done) or _first_line(run.state.input.task.description)
+
+
+async def _commit(run: PhaseRun, worktree: Worktree) -> str | None:
+    """Commit the changes of the attempt; None if there are none."""
+    state, repositories = run.state, run.deps.repositories
+    changed = set(await repositories.changed_files(worktree))
+    if not changed and await repositories.head(worktree) == state.head:
+        return None
+    own = (await check_request(run, worktree)).files
+    message = await _message(run)
+    return await repositories.commit(worktree, message, state.head, sorted(changed & set(own)))
+
+
+async def _message(run: PhaseRun) -> str:
+    state = run.state
+    step = state.progress.current
+    subject = _first_line(step.description if step is not None else state.input.task.description)
+    if state.progress.stage == "changes":
+        subject = _first_line(f"Requested changes: {state.notes[-1]}" if state.notes else "Requested changes")
+    response = parse_files((await run.read_document(state.responses[0])).decode(), state.form)
+    trailer = f"Forge-Task: {state.task_id}" + (f"\nForge-Step: {step.id}" if step is not None else "")
+    return "\n\n".join(part for part in (subject, response.explanation.strip(), trailer) if part) + "\n"
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().splitlines()[0].strip()
+    return line if len(line) <= _MAX_SUBJECT else line[: _MAX_SUBJECT - 1] + "…"
+
+
+def _findings_of(result: ValidationResult) -> Sequence[Finding]:
+    if result.passed:
+        return ()
+    return result.findings or (Finding(result.check, result.details or "the check failed"),)
+
+
+def _describe(findings: Sequence[Finding], results: Sequence[ValidationResult]) -> str:
+    parts = [str(finding) for finding in findings[:1]]
+    parts += [f"{result.check}: {len(result.findings) or 'no'} findings" for result in results if not result.passed]
+    more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+    return ("; ".join(parts) + more)[:_MAX_REASON]

@@ -1,0 +1,303 @@
+"""The operations on tasks that the API offers: submit, get, list, and all that a person decides."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.jobs.actions import NewJob, RunPhase, write_action
+from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
+from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, JobStatus, NewEvent, StoredJob
+from forge_proxy.core.tasks.errors import MergeConflict
+from forge_proxy.core.tasks.ids import branch_of
+from forge_proxy.core.tasks.models import ForgeTaskInput, TaskDefinition
+from forge_proxy.core.tasks.paths import find_path_fault
+from forge_proxy.core.tasks.records import TaskState, read_task, write_task
+from forge_proxy.core.tasks.state_machine import (
+    CONTINUE,
+    Answered,
+    AwaitReview,
+    ChangesRequested,
+    Decision,
+    End,
+    Halt,
+    Happening,
+    HappeningUnexpected,
+    RetryRequested,
+    ReviewEnded,
+    StartAttempt,
+    TaskProgress,
+    advance,
+    to_action,
+)
+from forge_proxy.core.tasks.task_scope import scope_of_task
+from forge_proxy.core.tasks.workspace import MergeMethod, RepositoryState
+from forge_proxy.jobs.ids import new_job_id
+from forge_proxy.jobs.ports import JobFilter
+from forge_proxy.jobs.service import Jobs
+from forge_proxy.jobs.writer import JobWriter
+from forge_proxy.tasks.errors import TaskConflict, TaskNotFound, as_task_errors
+from forge_proxy.tasks.phase_run import TaskDeps
+from forge_proxy.tasks.task_handler import TaskHandler
+
+_MAX_TITLE = 80
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTask:
+    """A task as stored."""
+
+    job: StoredJob
+    state: TaskState
+
+
+class Tasks:
+    """The tasks among a daemon's jobs.
+
+    Every method raises `StoreUnavailable`; those on one task also raise `TaskNotFound`.
+    """
+
+    def __init__(self, jobs: Jobs, deps: TaskDeps) -> None:
+        self._jobs = jobs
+        self._deps = deps
+
+    async def submit(self, wanted: ForgeTaskInput, key: str | None = None, notify_url: str | None = None) -> StoredTask:
+        """Store a task and start it. If `key` was used before, return the task that was stored with it.
+
+        Raises `InvalidRequest`, `RepositoryUnusable`, or `TaskConflict` if the id is in use.
+        """
+        claim = None if key is None else IdempotencyClaim(f"task:{key}", _digest_of(wanted))
+        _check_paths(wanted.task, self._deps.config.protected)
+        task_id = wanted.task.task_id or new_job_id("task", self._deps.now())
+        repository = await self._inspect(wanted, task_id, claim)
+        progress = TaskProgress.begin(is_planned=wanted.plan, max_attempts=wanted.max_attempts)
+        state = TaskState(
+            task_id, wanted, repository, progress, instructions=self._deps.config.instructions,
+            head=repository.base_commit,
+        )  # fmt: skip
+        title = " ".join(wanted.task.description.split())[:_MAX_TITLE]
+        new = NewJob(task_id, TaskHandler.kind, title, write_task(state), notify_url=notify_url)
+        try:
+            job = await self._jobs.submit(new, claim=claim)
+        except JobIdInUse as error:
+            raise TaskConflict(f"a job with the id {task_id} exists already; choose another task_id") from error
+        return await self.get(job.id)
+
+    async def _inspect(self, wanted: ForgeTaskInput, task_id: str, claim: IdempotencyClaim | None) -> RepositoryState:
+        """Return the state of the repository. Raises `TaskConflict` for an id in use, unless the submission repeats."""
+        try:
+            existing = await self.get(task_id)
+        except TaskNotFound:
+            return await self._deps.repositories.inspect(wanted.repository, wanted.base, task_id)
+        if claim is None:
+            raise TaskConflict(f"a task with the id {task_id} exists already; choose another task_id")
+        return existing.state.repository  # if it was stored with the same key, the store returns it
+
+    async def get(self, task_id: str) -> StoredTask:
+        """Return the current state of a task."""
+        with as_task_errors(task_id):
+            job = await self._jobs.get(task_id)
+            _check_kind(job)
+            return StoredTask(job, read_task(await self._jobs.read_state(job)))
+
+    async def list(self, *, before: str | None, limit: int, status: JobStatus | None) -> Sequence[JobHead]:
+        """Return tasks, newest first; with `before` only those older than that task."""
+        which = JobFilter(kind=TaskHandler.kind, status=status, by_time=True)
+        with as_task_errors(before or ""):
+            return await self._jobs.list(which, before=before, limit=limit)
+
+    async def follow_events(self, task_id: str, after: int = 0) -> AsyncGenerator[JobEvent]:
+        """Yield the events of a task with ids greater than `after` as they happen, until it or the daemon ends."""
+        with as_task_errors(task_id):
+            async with aclosing(self._jobs.follow_events(task_id, after)) as events:
+                async for event in events:
+                    yield event
+
+    async def read_documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
+        """Return the contents of documents of a task: prompts, responses, changes of failed attempts."""
+        return await (await self._deps.open_jobs()).documents(digests)
+
+    async def diff(self, task_id: str) -> str:
+        """Return what a task has changed since its base, as a unified diff."""
+        state = (await self.get(task_id)).state
+        if state.head == state.repository.base_commit:
+            return ""
+        return await self._deps.repositories.diff(state.repository.path, state.repository.base_commit, state.head)
+
+    async def approve(
+        self, task_id: str, *, head: str | None, base: str | None, method: MergeMethod, approver: str
+    ) -> StoredTask:
+        """Merge the branch of a task into its base branch (D7).
+
+        `head` and `base` are the commits that the approver has seen. Raises `TaskConflict` if they have changed, if the
+        branches are in conflict, or if the base branch is checked out with changes.
+        """
+        async with self._lock(task_id) as writer:
+            state = read_task(writer.state)
+            _check_review(writer, state)
+            repository = state.repository
+            if head is not None and head != state.head:
+                raise TaskConflict(f"the head of the branch is {state.head}, not {head}; look at the diff again")
+            present = await self._deps.repositories.branch_head(repository.path, repository.base_branch)
+            if present is None:
+                raise TaskConflict(f"there is no branch {repository.base_branch} any more")
+            try:
+                merged = await self._deps.repositories.merge(
+                    repository.path, branch_of(task_id), repository.base_branch,
+                    expected_head=state.head, expected_base=base or present, method=method,
+                    message=_merge_message(state, approver),
+                )  # fmt: skip
+            except MergeConflict as error:
+                raise TaskConflict(str(error)) from error
+            event = NewEvent("merged", {"commit": merged.commit, "method": method, "approver": approver})
+            return await self._decide(writer, state, ReviewEnded("merged"), event, approver=approver, head=state.head)
+
+    async def reject(self, task_id: str, approver: str) -> StoredTask:
+        """End a task without a merge; its branch is deleted."""
+        async with self._lock(task_id) as writer:
+            state = read_task(writer.state)
+            _check_review(writer, state)
+            event = NewEvent("rejected", {"approver": approver})
+            return await self._decide(writer, state, ReviewEnded("rejected"), event, approver=approver)
+
+    async def request_changes(self, task_id: str, comment: str) -> StoredTask:
+        """Have another attempt made on the same branch, with the comment of a person."""
+        async with self._lock(task_id) as writer:
+            state = read_task(writer.state)
+            _check_review(writer, state)
+            event = NewEvent("changes_requested", {})
+            return await self._decide(writer, state, ChangesRequested(), event, notes=(*state.notes, comment))
+
+    async def answer(self, task_id: str, answer: Literal["retry", "skip", "stop"], note: str) -> StoredTask:
+        """Continue a halted task (D9)."""
+        async with self._lock(task_id) as writer:
+            state = read_task(writer.state)
+            if writer.job.status != "halted":
+                raise TaskConflict(f"the task {task_id} is {writer.job.status}: it waits for no answer")
+            notes = (*state.notes, note) if note.strip() else state.notes
+            event = NewEvent("answered", {"answer": answer})
+            return await self._decide(writer, state, Answered(answer), event, notes=notes, halt="")
+
+    async def retry(self, task_id: str, step: int) -> StoredTask:
+        """Do the work from a step on again. `step` counts from 0."""
+        async with self._lock(task_id) as writer:
+            state = read_task(writer.state)
+            if writer.job.status not in ("halted", "requires_action"):
+                raise TaskConflict(f"the task {task_id} is {writer.job.status}: it can be retried once it waits")
+            kept = [commit for commit in state.progress.commits[:step] if commit is not None]
+            head = kept[-1] if kept else state.repository.base_commit
+            event = NewEvent("retried", {"step": step})
+            return await self._decide(writer, state, RetryRequested(step), event, head=head, halt="")
+
+    async def cancel(self, task_id: str) -> StoredTask:
+        """Cancel a task, at once or when its present phase ends. Raises `TaskConflict` if it has ended."""
+        await self.get(task_id)
+        with as_task_errors(task_id):
+            try:
+                await self._jobs.cancel(task_id)
+            except JobConflict as error:
+                raise TaskConflict(str(error)) from error
+        return await self.get(task_id)
+
+    async def delete(self, task_id: str) -> None:
+        """Delete a task that has ended. Its branch stays, unless it was merged or rejected."""
+        await self.get(task_id)
+        with as_task_errors(task_id):
+            try:
+                await self._jobs.delete(task_id)
+            except JobConflict as error:
+                raise TaskConflict(str(error)) from error
+
+    async def unfinished_ids(self) -> frozenset[str]:
+        """Return the ids of the tasks that have not ended."""
+        store = await self._deps.open_jobs()
+        return frozenset(head.id for head in await store.unfinished() if head.kind == TaskHandler.kind)
+
+    def _lock(self, task_id: str) -> _TaskLock:
+        return _TaskLock(self._jobs, task_id)
+
+    async def _decide(
+        self, writer: JobWriter, state: TaskState, happening: Happening, event: NewEvent, **changes: Any
+    ) -> StoredTask:
+        """Store what a person has decided, and continue the task. Raises `TaskConflict`."""
+        try:
+            progress, decision = advance(state.progress, happening)
+        except HappeningUnexpected as error:
+            raise TaskConflict(str(error)) from error
+        reset = decision.reset if isinstance(decision, StartAttempt) else "none"
+        state = replace(state, progress=progress, reset=reset, follow_up=(), **changes)
+        if isinstance(decision, End) and state.result is not None:
+            state = replace(state, result=replace(state.result, status=_status_of(decision)))
+        status = NewEvent("status", {"status": "queued"})
+        action = _action_of(decision)
+        await writer.write(
+            event, status, state=write_task(state), status="queued", action=write_action(action), wake_at=None
+        )
+        return StoredTask(writer.job, state)
+
+
+class _TaskLock:
+    """Locks a task for a person's decision."""
+
+    def __init__(self, jobs: Jobs, task_id: str) -> None:
+        self._task_id = task_id
+        self._lock = jobs.lock(task_id)
+
+    async def __aenter__(self) -> JobWriter:
+        with as_task_errors(self._task_id):
+            writer = await self._lock.__aenter__()
+        try:
+            _check_kind(writer.job)
+        except JobNotFound:
+            await self._lock.__aexit__(None, None, None)
+            raise
+        return writer
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._lock.__aexit__(*error)
+
+
+def _action_of(decision: Decision) -> RunPhase:
+    """Return the phase that a decision of a person starts."""
+    if isinstance(decision, AwaitReview | Halt | End):
+        return CONTINUE
+    action = to_action(decision)
+    assert isinstance(action, RunPhase)  # noqa: S101  # the others are waits and ends
+    return action
+
+
+def _status_of(decision: End) -> Literal["merged", "rejected", "failed"]:
+    return "failed" if decision.status == "completed" else decision.status
+
+
+def _check_kind(job: JobHead) -> None:
+    if job.kind != TaskHandler.kind:
+        raise JobNotFound(job.id)
+
+
+def _check_review(writer: JobWriter, state: TaskState) -> None:
+    if writer.job.status != "requires_action":
+        raise TaskConflict(f"the task {state.task_id} is {writer.job.status}: there is nothing to review")
+
+
+def _check_paths(task: TaskDefinition, protected: Sequence[str]) -> None:
+    scope = scope_of_task(task, protected, is_planned=False)
+    for field in ("target_files", "context_files"):
+        for number, path in enumerate(getattr(task, field)):
+            if fault := find_path_fault(path):
+                raise InvalidRequest(f"task.{field}[{number}]", fault)
+            if field == "target_files" and not scope.permits(path):
+                raise InvalidRequest(f"task.{field}[{number}]", "tasks may not write this path (tasks.protected)")
+
+
+def _digest_of(wanted: ForgeTaskInput) -> str:
+    return hashlib.sha256(wanted.model_dump_json().encode()).hexdigest()
+
+
+def _merge_message(state: TaskState, approver: str) -> str:
+    subject = " ".join(state.input.task.description.split())[:72]
+    return f"{subject}\n\nForge-Task: {state.task_id}\nApproved-by: {approver or 'the admin API'}\n"

@@ -1,0 +1,120 @@
+"""The kind of jobs that are tasks: five phases for each operation, saved one by one, and the waits for a person."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.jobs.actions import Finished, NextAction, RunPhase, Wait
+from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadable
+from forge_proxy.core.jobs.outcomes import write_error
+from forge_proxy.core.jobs.records import NewEvent, StoredJob
+from forge_proxy.core.store_errors import StoreUnavailable
+from forge_proxy.core.tasks.errors import GitFailed
+from forge_proxy.core.tasks.state_machine import CONTINUE, PREPARE, TIMEOUTS, AttemptImpossible
+from forge_proxy.jobs.cancellation import Cancelled
+from forge_proxy.jobs.writer import JobWriter
+from forge_proxy.tasks.assembling import assemble_context
+from forge_proxy.tasks.attempt_errors import AttemptError
+from forge_proxy.tasks.calling import call_llm
+from forge_proxy.tasks.evaluating import decide, evaluate_transition, fail_attempt
+from forge_proxy.tasks.phase_run import PhaseRun, TaskDeps
+from forge_proxy.tasks.preparing import prepare, record_baseline
+from forge_proxy.tasks.results import write_outcome
+from forge_proxy.tasks.validating import validate_output
+from forge_proxy.tasks.writing import write_output
+
+_PHASES: Mapping[str, Callable[[PhaseRun], Awaitable[NextAction]]] = {
+    "prepare": prepare,
+    "record_baseline": record_baseline,
+    "assemble_context": assemble_context,
+    "call_llm": call_llm,
+    "write_output": write_output,
+    "validate_output": validate_output,
+    "evaluate_transition": evaluate_transition,
+}
+_NOT_OURS = (StoreUnavailable, JobNotFound, JobConflict, JobNotReadable, Cancelled)
+"""Errors that the scheduler handles."""
+
+
+class TaskHandler:
+    """`jobs.ports.JobHandler` of tasks."""
+
+    kind = "task"
+
+    def __init__(self, deps: TaskDeps, discard: Callable[[str, str], None]) -> None:
+        """`discard` is called with the repository and the id of a cancelled task, whose worktree is to be removed."""
+        self._deps = deps
+        self._discard = discard
+
+    def first_action(self, job: StoredJob) -> RunPhase:
+        """See the port."""
+        return PREPARE
+
+    async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
+        """Run a phase. Its last failure halts the task: a person decides (D9). See the port."""
+        try:
+            async with asyncio.timeout(TIMEOUTS.get(phase.phase)):
+                return await self._run(PhaseRun(writer, self._deps), phase)
+        except _NOT_OURS:
+            raise
+        except AttemptError as error:
+            writer.take_staged()
+            return await fail_attempt(PhaseRun(writer, self._deps), error.reason, is_final=error.is_final)
+        except Exception as error:
+            is_passing = isinstance(error, ForgeError | TimeoutError | OSError)
+            if is_passing and phase.attempt < phase.max_attempts:
+                raise
+            if not isinstance(error, ForgeError | TimeoutError):
+                self._deps.report(writer.job.id, error)
+            writer.take_staged()
+            return await _halt(PhaseRun(writer, self._deps), phase, error)
+
+    def on_cancel(self, writer: JobWriter) -> None:
+        """See the port."""
+        state = PhaseRun(writer, self._deps).state
+        self._discard(state.repository.path, state.task_id)
+
+    async def _run(self, run: PhaseRun, phase: RunPhase) -> NextAction:
+        if phase.phase == CONTINUE.phase:
+            return await self._continue(run)
+        return await _PHASES[phase.phase](run)
+
+    async def _continue(self, run: PhaseRun) -> NextAction:
+        """End a task, or wait for a person again."""
+        state = run.state
+        if state.progress.stage == "review":
+            return Wait(None, CONTINUE, "requires_action")
+        if state.progress.stage == "halted":
+            return Wait(None, CONTINUE, "halted")
+        status = state.result.status if state.result is not None else "failed"
+        with suppress(GitFailed):  # `forge-proxy tasks gc` removes what is left
+            await self._remove(run, keep_branch=status not in ("merged", "rejected"))
+        if status == "failed":
+            outcome = write_error("TaskFailed", state.halt or "the task failed")
+            run.writer.stage(NewEvent("status", {"status": "failed", "error": "TaskFailed"}), outcome=outcome)
+            return Finished("failed")
+        run.writer.stage(NewEvent("status", {"status": "completed", "result": status}), outcome=write_outcome(state))
+        return Finished("completed")
+
+    async def _remove(self, run: PhaseRun, *, keep_branch: bool) -> None:
+        if run.state.worktree is not None:
+            await self._deps.repositories.remove_worktree(run.state.worktree, keep_branch=keep_branch)
+
+
+async def _halt(run: PhaseRun, phase: RunPhase, error: Exception) -> NextAction:
+    """Halt a task because of what cannot be classified. A person may have it retried from the present step."""
+    return await decide(run, AttemptImpossible(f"{phase.phase}: {_describe(error, phase)}"))
+
+
+def _describe(error: Exception, phase: RunPhase) -> str:
+    """Describe an error for a person. Details of internal errors are only in the log."""
+    if isinstance(error, ForgeError):
+        return str(error)
+    if isinstance(error, TimeoutError):
+        return f"it took longer than {TIMEOUTS[phase.phase]:g} s"
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return "an error inside forge-proxy; its log has the details"
