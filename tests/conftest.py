@@ -41,7 +41,7 @@ TIERS = {
     "unit": ("core", "fuzz", "settings", "templates", "wire"),
     "app": (
         "api", "backends", "cli", "contracts", "daemon", "engine", "evals", "hardware", "harness", "schemas", "store",
-        "jobs", "telemetry", "tools", "workflows",
+        "jobs", "tasks", "telemetry", "tools", "workflows",
     ),
     "process": (
         "attack", "checks", "docs", "examples", "git", "processes", "system", "temporal", "transcripts",

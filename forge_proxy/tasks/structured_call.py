@@ -185,7 +185,7 @@ class StructuredCaller:
     ) -> ChatRequest:
         tier, context = self._tiers.of(wanted.tier), wanted.context
         if method == "prompt" and wanted.form == "json":
-            context = replace(context, system_prompt=context.system_prompt + _SCHEMA_NOTE + write(wanted.schema))
+            context = replace(context, user_prompt=context.user_prompt + _SCHEMA_NOTE + write(wanted.schema))
         request = _build_request(self.model_of(wanted.tier, wanted.model), context, tier, limit, correction)
         if method == "response_format":
             form: JsonObject = {
@@ -272,7 +272,7 @@ def _build_request(
         body["chat_template_kwargs"] = {"enable_thinking": tier.thinking}
     if model is not None:
         body["model"] = model
-    return ChatRequest(body, tuple(messages), model, stream=True, include_usage=True, limit=limit)
+    return ChatRequest(body, tuple(messages), model, stream=True, include_usage=True, limit=limit, is_converted=True)
 
 
 def _with_tool(request: ChatRequest, schema: JsonObject) -> ChatRequest:

@@ -13,6 +13,7 @@ from forge_proxy.core.jobs.outcomes import write_error
 from forge_proxy.core.jobs.records import NewEvent, StoredJob
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.tasks.errors import GitFailed
+from forge_proxy.core.tasks.ids import branch_of
 from forge_proxy.core.tasks.state_machine import CONTINUE, PREPARE, TIMEOUTS, AttemptImpossible
 from forge_proxy.jobs.cancellation import Cancelled
 from forge_proxy.jobs.writer import JobWriter
@@ -91,7 +92,9 @@ class TaskHandler:
             return Wait(None, CONTINUE, "halted")
         status = state.result.status if state.result is not None else "failed"
         with suppress(GitFailed):  # `forge-proxy tasks gc` removes what is left
-            await self._remove(run, keep_branch=status not in ("merged", "rejected"))
+            await self._remove(run)
+            if status in ("merged", "rejected"):
+                await self._deps.repositories.delete_branch(state.repository.path, branch_of(state.task_id))
         if status == "failed":
             outcome = write_error("TaskFailed", state.halt or "the task failed")
             run.writer.stage(NewEvent("status", {"status": "failed", "error": "TaskFailed"}), outcome=outcome)
@@ -99,9 +102,9 @@ class TaskHandler:
         run.writer.stage(NewEvent("status", {"status": "completed", "result": status}), outcome=write_outcome(state))
         return Finished("completed")
 
-    async def _remove(self, run: PhaseRun, *, keep_branch: bool) -> None:
+    async def _remove(self, run: PhaseRun) -> None:
         if run.state.worktree is not None:
-            await self._deps.repositories.remove_worktree(run.state.worktree, keep_branch=keep_branch)
+            await self._deps.repositories.remove_worktree(run.state.worktree)
 
 
 async def _halt(run: PhaseRun, phase: RunPhase, error: Exception) -> NextAction:

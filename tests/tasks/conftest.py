@@ -1,0 +1,180 @@
+"""A world in which tasks run: a real repository, a real store, a scripted model, and checks of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.jobs.records import JobEvent
+from forge_proxy.core.tasks.findings import Baseline, Finding, ValidationResult
+from forge_proxy.core.tasks.models import ForgeTaskInput
+from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.clock import MonotonicClock
+from forge_proxy.engine.config import EngineConfig
+from forge_proxy.jobs.kinds import JobKinds
+from forge_proxy.jobs.local_scheduler import LocalScheduler
+from forge_proxy.jobs.phases import PhaseDeps
+from forge_proxy.jobs.ports import JobStore
+from forge_proxy.jobs.service import Jobs
+from forge_proxy.jobs.writers import JobWriters
+from forge_proxy.tasks.config import TasksConfig, TiersConfig
+from forge_proxy.tasks.phase_run import TaskDeps
+from forge_proxy.tasks.ports import CheckRequest
+from forge_proxy.tasks.service import StoredTask, Tasks
+from forge_proxy.tasks.structured_call import StructuredCaller
+from forge_proxy.tasks.task_handler import TaskHandler
+from tests.fakes.owned_store import OwnedJobRepository
+from tests.fakes.repository import UserRepository, create_repository, repositories_of
+from tests.fakes.scripted import ScriptedHttp
+from tests.fakes.task_model import TaskModel
+
+SECONDS = 30
+CART = "class Cart:\n    def __init__(self):\n        self.items = []\n"
+FILES: dict[str, str | bytes] = {"cart.py": CART, "README.md": "# Shop\n", "AGENTS.md": "Use type hints.\n"}
+
+
+@dataclass
+class FakeChecks:
+    """`tasks.ports.Checks` that finds each line with `BAD` in Python files, and removes trailing `FIXME`."""
+
+    seen: list[CheckRequest] = field(default_factory=list[CheckRequest])
+
+    async def fix(self, request: CheckRequest) -> None:
+        self._fix(request)
+
+    def _fix(self, request: CheckRequest) -> None:
+        for path in request.files:
+            file = Path(request.worktree.path, path)
+            if file.exists():
+                file.write_text(file.read_text().replace("  # FIXME", ""))
+
+    async def record_baseline(self, request: CheckRequest) -> Baseline:
+        return Baseline(tuple(self._find(request)))
+
+    async def run(self, request: CheckRequest, baseline: Baseline) -> Sequence[ValidationResult]:
+        self.seen.append(request)
+        known = {(finding.path, finding.message) for finding in baseline.findings}
+        found = tuple(one for one in self._find(request) if (one.path, one.message) not in known)
+        return [ValidationResult("lint", not found, findings=found), ValidationResult("format", True)]
+
+    def _find(self, request: CheckRequest) -> list[Finding]:
+        found: list[Finding] = []
+        for path in request.files:
+            file = Path(request.worktree.path, path)
+            lines = file.read_text().splitlines() if file.exists() else []
+            found += [Finding("lint", f"bad line: {text.strip()}", path, number, code="X1")
+                      for number, text in enumerate(lines, 1) if "BAD" in text]  # fmt: skip
+        return found
+
+
+class World:
+    """A repository, its tasks, and the model that works on them."""
+
+    def __init__(self, folder: Path, model: TaskModel, tasks: Tasks, repository: UserRepository) -> None:
+        self.folder = folder
+        self.model = model
+        self.tasks = tasks
+        self.repository = repository
+
+    async def submit(self, **fields: Any) -> StoredTask:
+        """Submit a task that changes cart.py."""
+        wanted: dict[str, Any] = {"description": "Add a total.", "target_files": ["cart.py"], "task_id": "total"}
+        own = {name: fields.pop(name) for name in list(fields) if name in ("plan", "max_attempts", "base", "models")}
+        return await self.tasks.submit(
+            ForgeTaskInput.model_validate(
+                {"task": {**wanted, **fields}, "repository": str(self.repository.path), **own}
+            )
+        )
+
+    async def wait(self, *statuses: str, task_id: str = "total") -> StoredTask:
+        """Wait until the task has one of these statuses."""
+        async with asyncio.timeout(SECONDS):
+            async for _ in self.tasks.follow_events(task_id):
+                found = await self.tasks.get(task_id)
+                if found.job.status in statuses:
+                    return found
+            found = await self.tasks.get(task_id)
+            assert found.job.status in statuses, (found.job.status, found.job.outcome)
+            return found
+
+    async def run(self, **fields: Any) -> StoredTask:
+        """Submit a task and wait until it waits or ends."""
+        await self.submit(**fields)
+        return await self.wait("requires_action", "halted", "completed", "failed", "cancelled")
+
+    async def events(self, task_id: str = "total") -> list[JobEvent]:
+        """Return the events of a task so far."""
+        head = (await self.tasks.get(task_id)).job.last_event
+        found: list[JobEvent] = []
+        async for event in self.tasks.follow_events(task_id):
+            found.append(event)
+            if event.id >= head:
+                break
+        return found
+
+    def worktrees(self) -> list[str]:
+        """Return the worktrees of tasks that git knows."""
+        listed = self.repository.git("worktree", "list", "--porcelain")
+        return [
+            line for line in listed.splitlines() if line.startswith("worktree ") and str(self.folder / "state") in line
+        ]
+
+
+@asynccontextmanager
+async def open_world(
+    folder: Path,
+    *rules: dict[str, Any],
+    tiers: dict[str, Any] | None = None,
+    window: int | None = 32_768,
+    files: dict[str, str | bytes] | None = None,
+) -> AsyncGenerator[World]:
+    """Open a world whose model answers by these rules."""
+    path = folder / "repository"
+    repository = UserRepository(path) if path.exists() else create_repository(path, files or FILES)
+    model = TaskModel.of(*rules)
+    backend = OpenAICompatible("http://scripted", ScriptedHttp((), model=model.answer, window=window))
+    engine = Engine(EngineConfig(backend, MonotonicClock(), lambda _: None))
+    store = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{folder}/jobs.db")
+    errors: list[Exception] = []
+
+    @asynccontextmanager
+    async def open_store() -> AsyncGenerator[JobStore]:
+        yield store
+
+    async def open_jobs() -> JobStore:
+        return store
+
+    def report(_: str, error: Exception) -> None:
+        errors.append(error)
+
+    config = TasksConfig(repositories=(path,))
+    form = {"generation": {"response_form": "json"}}
+    caller = StructuredCaller(engine, TiersConfig.model_validate(tiers or form), MonotonicClock())
+    deps = TaskDeps(
+        repositories_of(folder / "state", path), FakeChecks(), caller, open_jobs, config, time.time, report
+    )  # fmt: skip
+    kinds = JobKinds(TaskHandler(deps, lambda repository, task: None))
+    phases = PhaseDeps(kinds, time.time, report)
+    writers = JobWriters(open_store, time.time)
+    jobs = Jobs(writers, LocalScheduler(writers, phases, {"tasks": lambda: 4, "checks": lambda: 1}), phases)
+    tasks = Tasks(jobs, deps)
+    try:
+        yield World(folder, model, tasks, repository)
+    finally:
+        await jobs.close()
+        await store.close()
+    assert not errors
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder for the repository and the state."""
+    return tmp_path
