@@ -53,6 +53,7 @@ from forge_proxy.core.errors import (
 )
 from forge_proxy.core.files import FileTooLarge, RangeNotSatisfiable, StoredFileNotFound
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadable
+from forge_proxy.core.requests.content import ContentNotStored
 from forge_proxy.core.requests.stored import RequestNotStored
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.core.store_errors import StoreUnavailable
@@ -111,6 +112,7 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     AdminDisabled: (403, "invalid_request_error", "admin_closed"),
     NotManaged: (409, "invalid_request_error", "backend_not_managed"),
     WrongSettings: (400, "invalid_request_error", "wrong_settings"),
+    ContentNotStored: (409, "invalid_request_error", "content_not_stored"),
     RequestNotStored: (404, "invalid_request_error", "request_not_found"),
     RunNotFound: (404, "invalid_request_error", "run_not_found"),
     RunConflict: (409, "invalid_request_error", "run_conflict"),

@@ -145,9 +145,11 @@ def check(
 
 @app.command()
 def rescue(
-    file: Annotated[Path | None, typer.Argument(help="The model's output. Default: stdin.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="The model's output, or a file of golden cases. Default: stdin.")
+    ] = None,
     tools: Annotated[
-        Path | None, typer.Option("--tools", help="Required: JSON file with the offered tools, or a recorded request.")
+        Path | None, typer.Option("--tools", help="JSON file with the offered tools, or a recorded request.")
     ] = None,
     template: Annotated[
         Path | None,

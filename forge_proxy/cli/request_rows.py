@@ -50,7 +50,27 @@ def request_rows(request: dict[str, Any]) -> list[tuple[str, str]]:
     rows += [(f"attempt {attempt['number']}", _describe_attempt(attempt)) for attempt in request["all_attempts"]]
     rows += [("call", f"{call['tool']} ({call['outcome']})") for call in request["calls"]]
     rows += [("intervention", text) for text in request["interventions"]]
+    if content := request["content"]:
+        for attempt in content["attempts"]:
+            rows += [(f"attempt {attempt['number']} wrote", text) for text in map(_describe_reply, attempt["replies"])]
+        rows += [("client received", text) for text in map(_describe_reply, content["received"])]
     return [*rows, ("error", request["error"])] if request["error"] else rows
+
+
+def answer_rows(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows of one side of `/admin/v1/requests/{id}/replay`."""
+    rows = [
+        ("id", answer["request_id"]),
+        ("model", answer["model"] or "unknown"),
+        ("result", answer["result"]),
+        ("total", f"{answer['seconds']:.3f} s"),
+    ]
+    for attempt in answer["attempts"]:
+        name = f"attempt {attempt['number']}{' ' + attempt['fault'] if attempt['fault'] else ''}"
+        rows += [(name, text) for text in map(_describe_reply, attempt["replies"])]
+    rows += [("intervention", text) for text in answer["interventions"]]
+    rows += [("received", text) for text in map(_describe_reply, answer["received"])]
+    return [*rows, ("error", answer["error"])] if answer["error"] else rows
 
 
 def ledger_table(response: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -72,6 +92,11 @@ def _ledger_row(row: dict[str, Any]) -> tuple[str, ...]:
     model = " ".join(filter(None, (row["model"], row["quantization"])))
     tool, fault = row["tool"] or "(no call)", row["fault"] or "none"
     return (model, tool, fault, str(row["calls"]), percent, *counts, f"{row['seconds']:.1f}")
+
+
+def _describe_reply(reply: dict[str, Any]) -> str:
+    parts = [reply["text"] or "", *(f"{call['name']}({call['arguments']})" for call in reply["calls"])]
+    return "\n".join(filter(None, parts)) or "(nothing)"
 
 
 def _describe_attempt(attempt: dict[str, Any]) -> str:

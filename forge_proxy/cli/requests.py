@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
+from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, inherit_options, list_by_default
 from forge_proxy.cli.formatting import show, show_rows
 from forge_proxy.cli.remote import DEFAULT_URL, AdminClient
-from forge_proxy.cli.request_rows import ledger_table, markdown_table, request_line, request_rows
+from forge_proxy.cli.request_rows import answer_rows, ledger_table, markdown_table, request_line, request_rows
 from forge_proxy.core.errors import ForgeError
 
 _SECONDS = {"h": 3600, "d": 86400, "w": 604800}
+_Id = Annotated[str, typer.Argument(metavar="ID", help="The number of a request, or its x-request-id.")]
 _PERIOD = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
 
-requests = typer.Typer(name="requests", help="Finished requests that the daemon has stored: list, show.")
+requests = typer.Typer(
+    name="requests", help="Finished requests that the daemon has stored: list, show, replay, export."
+)
 
 
 class InvalidPeriod(ForgeError):
@@ -51,20 +57,63 @@ def list_requests(
 @requests.command(name="show")
 def show_request(
     context: typer.Context,
-    request: Annotated[str, typer.Argument(metavar="ID", help="The number of a request, or its x-request-id.")],
+    request: _Id,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
     """Show a finished request with each of its attempts."""
-    from urllib.parse import quote
-
     options = inherit_options(context, url, key, json)
-    response = options.remote.admin("GET", f"requests/{quote(request, safe='')}")
+    response = options.remote.admin("GET", f"requests/{_quote(request)}")
     if options.as_json:
         show(response, as_json=True)
     else:
         show_rows(request_rows(response))
+
+
+@requests.command()
+def replay(
+    context: typer.Context,
+    request: _Id,
+    guardrails: Annotated[
+        str | None, typer.Option(help="off, or a list of the guardrails that stay on, such as rescue,retry.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Another model.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Another temperature.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed.")] = None,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Another limit of the response.")] = None,
+    url: OwnUrl = None,
+    key: OwnKey = None,
+    json: AsJson = False,
+) -> None:
+    """Send a stored request again, and show both answers. Needs store.content: on."""
+    options = inherit_options(context, url, key, json)
+    sampling = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens}
+    changes = {"guardrails": guardrails, "model": model, "sampling": _without_none(sampling)}
+    response = options.remote.admin("POST", f"requests/{_quote(request)}/replay", _without_none(changes))
+    if options.as_json:
+        show(response, as_json=True)
+        return
+    for name in ("original", "replay"):
+        print(f"=== {name}")
+        show_rows(answer_rows(response[name]))
+
+
+@requests.command()
+def export(
+    context: typer.Context,
+    request: _Id,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write. Default: stdout.")] = None,
+    url: OwnUrl = None,
+    key: OwnKey = None,
+) -> None:
+    """Write a stored request as golden cases, which `forge-proxy rescue` reads. Needs store.content: on."""
+    options = inherit_options(context, url, key, as_json=False)
+    content = b"".join(options.remote.download(f"/admin/v1/requests/{_quote(request)}/export"))
+    if output is None:
+        sys.stdout.buffer.write(content)
+    else:
+        output.write_bytes(content)
 
 
 def ledger(
@@ -88,6 +137,14 @@ def ledger(
     if table:
         print()
         print("\n".join(markdown_table(table) if markdown else _columns(table)))
+
+
+def _quote(request: str) -> str:
+    return quote(request, safe="")
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _list(options: CommandOptions, query: dict[str, Any]) -> None:

@@ -56,6 +56,7 @@ from forge_proxy.engine.events import (
 from forge_proxy.engine.exchange import BackendExchange, BackendSession, CallResent, EngineDeps
 from forge_proxy.engine.learned_forms import LearnedForms
 from forge_proxy.engine.models import Models
+from forge_proxy.engine.ports import ContentObserver
 from forge_proxy.engine.relay import RequestRelay
 from forge_proxy.engine.request_context import REQUEST_ID
 from forge_proxy.engine.request_recorder import RequestRecorder
@@ -162,8 +163,11 @@ class Engine:
         request_id: str,
         client: str = "",
         origin: RequestOrigin = UNKNOWN_ORIGIN,
+        content: ContentObserver | None = None,
     ) -> AsyncGenerator[AnswerEvent]:
         """Yield the chunks of the response as they are released, then a `Report`.
+
+        `content` receives the text of this request.
 
         A `ContextCompacted` precedes them for each compaction. Closing the generator stops the generation.
 
@@ -172,9 +176,9 @@ class Engine:
         `ToolCallInvalid` or `EmptyAnswer`; if chunks have been yielded by then, the response is incomplete.
         """
         recorder = RequestRecorder(self._clock, request_id, request, origin)
-        observe = self._observe_content
-        content = ContentRecorder(observe, request_id, request) if observe is not None else None
-        session = self._session(client, recorder, origin.priority, content)
+        observers = [one for one in (self._observe_content, content) if one is not None]
+        collected = ContentRecorder(observers, request_id, request) if observers else None
+        session = self._session(client, recorder, origin.priority, collected)
         slot, done = session.slot, False
         try:
             async with (
@@ -190,8 +194,8 @@ class Engine:
                         self._observe(RequestAnswered(record, event))
                     elif isinstance(event, Chunk) and event.progress is None:
                         recorder.mark_output()
-                        if content is not None:
-                            content.add_received(event)
+                        if collected is not None:
+                            collected.add_received(event)
                     yield event
         except ForgeError as error:
             done = True

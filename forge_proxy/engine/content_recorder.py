@@ -54,8 +54,8 @@ class BoundedReply:
 class ContentRecorder:
     """The text of one request."""
 
-    def __init__(self, observe: ContentObserver, request_id: str, request: ChatRequest) -> None:
-        self._observe = observe
+    def __init__(self, observers: Sequence[ContentObserver], request_id: str, request: ChatRequest) -> None:
+        self._observers = observers
         self._request_id = request_id
         self._request = request
         self._attempts: list[AttemptContent] = []
@@ -102,6 +102,10 @@ class ContentRecorder:
             self._add_attempt(call, replies, usage, "delivered" if is_complete else "failed")
         attempts = tuple(self._attempts)
         self._observe(RequestContent(record, self._request, attempts, received, self._received.is_cut))
+
+    def _observe(self, content: AttemptContent | RequestContent) -> None:
+        for observe in self._observers:
+            observe(content)
 
     def _add_attempt(
         self,

@@ -18,6 +18,7 @@ from forge_proxy.core.requests.ledger import (
     count_calls,
     count_request,
 )
+from forge_proxy.core.requests.records import REPLAY
 from forge_proxy.core.requests.stored import (
     DURATION_BOUNDS,
     HOUR,
@@ -95,6 +96,8 @@ async def add_to_ledger(connection: AsyncConnection, ended: Sequence[EndedReques
     hours: dict[tuple[int, str, str], RequestCounts] = {}
     durations: dict[tuple[int, str, str, int], int] = {}
     for one in ended:
+        if one.record.origin.surface == REPLAY:  # it would count a fault twice, or one that the guardrails did not see
+            continue
         hour, model = int(one.ended_at // HOUR), storable(one.model, _LONGEST_MODEL)
         for key, counts in count_calls(one.record, model, one.quantization).items():
             calls[hour, key] = calls.get((hour, key), LedgerCounts()) + counts

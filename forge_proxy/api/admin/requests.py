@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Protocol
@@ -9,9 +10,12 @@ from typing import Annotated, Protocol
 from fastapi import Path, Query
 from pydantic import BaseModel, Field
 
+from forge_proxy.api.admin.request_content import RequestContentInfo, to_content_info
 from forge_proxy.core.guardrails.turn import Outcome
+from forge_proxy.core.requests.content import StoredContent
 from forge_proxy.core.requests.records import RequestRecord, RequestResult, TokenCounts
 from forge_proxy.core.requests.stored import RequestFilter, StoredRequest
+from forge_proxy.wire.request_content import decode_content
 
 
 class RequestReader(Protocol):
@@ -23,6 +27,10 @@ class RequestReader(Protocol):
 
     async def get(self, request: str) -> StoredRequest:
         """Return a request by its number, or the latest one with that id. Raises `RequestNotStored`."""
+        ...
+
+    async def read_content(self, number: int) -> bytes | None:
+        """Return the encoded text of a request; None if it is not stored."""
         ...
 
 
@@ -86,6 +94,7 @@ class RequestDetail(RequestSummaryInfo):
     all_attempts: list[RequestAttemptInfo]
     calls: list[DeliveredCallInfo]
     interventions: list[str]
+    content: RequestContentInfo | None = Field(description="Its text, if it is stored (`store.content`).")
 
 
 class RequestPage(BaseModel):
@@ -130,7 +139,9 @@ class RequestEndpoints:
         self, request: Annotated[str, Path(max_length=140, description="The number of a request, or its id.")]
     ) -> RequestDetail:
         """Show a request with each of its attempts. Of several with the same id the latest is shown."""
-        found = await (await self._open()).get(request)
+        requests = await self._open()
+        found = await requests.get(request)
+        content = await read_content(requests, found.number)
         record = found.record
         return RequestDetail(
             **_to_summary(found).model_dump(),
@@ -139,7 +150,14 @@ class RequestEndpoints:
             all_attempts=[RequestAttemptInfo.model_validate(asdict(one)) for one in record.attempts],
             calls=[DeliveredCallInfo(tool=call.tool, outcome=call.outcome) for call in record.calls],
             interventions=list(record.interventions),
+            content=to_content_info(content) if content is not None else None,
         )
+
+
+async def read_content(requests: RequestReader, number: int) -> StoredContent | None:
+    """Return the text of a request; None if it is not stored. Raises `StoreUnavailable`."""
+    data = await requests.read_content(number)
+    return await asyncio.to_thread(decode_content, data) if data is not None else None
 
 
 def _to_summary(stored: StoredRequest) -> RequestSummaryInfo:
@@ -162,11 +180,12 @@ def _to_summary(stored: StoredRequest) -> RequestSummaryInfo:
         seconds=record.seconds,
         queued=record.queued,
         first_output=record.first_output,
-        tokens=_to_tokens(record.tokens),
+        tokens=to_tokens(record.tokens),
         retry_tokens=record.retry_tokens,
         error=record.error,
     )
 
 
-def _to_tokens(tokens: TokenCounts) -> TokenInfo:
+def to_tokens(tokens: TokenCounts) -> TokenInfo:
+    """Return the API's representation of token counts."""
     return TokenInfo.model_validate(asdict(tokens))

@@ -18,6 +18,7 @@ from forge_proxy.api.admin.guardrails import GuardrailEndpoints
 from forge_proxy.api.admin.heuristics import HeuristicEndpoints
 from forge_proxy.api.admin.jobs import JobEndpoints
 from forge_proxy.api.admin.ledger import LedgerEndpoints
+from forge_proxy.api.admin.request_replay import ReplayEndpoints
 from forge_proxy.api.admin.requests import RequestEndpoints
 from forge_proxy.api.admin.retries import RetryEndpoints
 from forge_proxy.api.admin.runs import RunEndpoints
@@ -29,6 +30,7 @@ from forge_proxy.api.admin.strict import StrictRoute
 from forge_proxy.api.admin.text_responses import TextResponseEndpoints
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.openapi import error_responses
+from forge_proxy.engine.answer import Engine
 
 PREFIX = "/admin/v1"
 
@@ -47,6 +49,7 @@ _NO_MODEL = error_responses(**{"404": "No such model."})
 _NOT_SWITCHED = error_responses(**{"502": "The budget could not be switched; nothing was changed."})
 _STREAM = {"200": {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
 _TOO_MANY_FOLLOWERS = error_responses(**{"429": "As many clients follow the stream as may."})
+_GOLDEN = {"200": {"description": "The file.", "content": {"text/plain": {"schema": {"type": "string"}}}}}
 _NO_STORE = error_responses(**{"503": "The store is unavailable."})
 _CONFLICT = error_responses(**{
     "409": "The state of the run does not allow it, or another version wrote the run; nothing was changed.",
@@ -110,7 +113,7 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
         events = EventEndpoints(parts.events, keepalive_seconds)
         add("GET", "/events", events.stream, "Stream the events of the daemon", {**_STREAM, **_TOO_MANY_FOLLOWERS})
     if parts.stored is not None:
-        _add_requests(add, parts.stored)
+        _add_requests(add, parts.stored, parts.engine)
     if parts.jobs is not None:
         _add_jobs(add, JobEndpoints(parts.jobs, keepalive_seconds))
     if parts.runs is not None:
@@ -123,11 +126,19 @@ def _add_text_responses(add: Callable[..., None], path: str, text_responses: Tex
     add("DELETE", f"{path}/{{name:path}}", text_responses.forget, "Reset the statistics of one model", _NO_MODEL)
 
 
-def _add_requests(add: Callable[..., None], stored: RequestSource) -> None:
+def _add_requests(add: Callable[..., None], stored: RequestSource, engine: Engine) -> None:
     requests, ledger = RequestEndpoints(stored.requests), LedgerEndpoints(stored.ledger)
+    replays = ReplayEndpoints(stored.requests, engine)
     unknown = error_responses(**{"404": "No such request."})
     add("GET", "/requests", requests.list, "List the finished requests", _NO_STORE)
     add("GET", "/requests/{request}", requests.read, "Show a finished request", {**_NO_STORE, **unknown})
+    no_text = {
+        **_NO_STORE,
+        **error_responses(**{"404": "No such request, or no such model.", "409": "Its text is not stored."}),
+    }
+    answers = error_responses(**{"429": "The queue is full.", "502": "The model server failed."})
+    add("POST", "/requests/{request}/replay", replays.replay, "Send a request again", {**no_text, **answers})
+    add("GET", "/requests/{request}/export", replays.export, "Export a request as golden cases", {**no_text, **_GOLDEN})
     add("GET", "/ledger", ledger.read, "Show the reliability ledger", _NO_STORE)
 
 

@@ -36,7 +36,11 @@ def read_turn(file: Path | None) -> Turn:
         raise InputError(
             f"--tools FILE is missing; it names a JSON file with the tools that were offered to the model: {_SHAPES}"
         )
-    written = _parse(_decode(_read_bytes(file), str(file)), file)
+    return open_rescue_turn(_parse(_decode(_read_bytes(file), str(file)), file), file)
+
+
+def open_rescue_turn(written: Json, file: Path) -> Turn:
+    """Open the turn of a request that offers these tools, which were read from a file. Raises `InputError`."""
     tools = written.get("tools") if is_object(written) else written
     if not is_list(tools):
         where, got = (f"{file}: tools", "no list of tools") if is_object(written) else (str(file), kind_of(written))

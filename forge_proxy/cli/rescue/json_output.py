@@ -20,9 +20,14 @@ from forge_proxy.core.messages import ToolCall
 
 def to_json(findings: Findings) -> str:
     """Return all findings as JSON."""
+    return json.dumps(to_fields(findings), indent=2)
+
+
+def to_fields(findings: Findings) -> dict[str, Json]:
+    """Return all findings as a JSON object."""
     extraction = findings.extraction
     parser = "thorough" if findings.is_thorough else "quick"
-    output: Json = {
+    return {
         "parser": parser,
         "reading": parser,
         "calls": [_call(call) for call in findings.calls],
@@ -33,7 +38,6 @@ def to_json(findings: Findings) -> str:
         "not_calls": [_rejected(candidate) for candidate in findings.rejected],
         "verdict": _verdict(findings.turn, findings.verdict),
     }
-    return json.dumps(output, indent=2)
 
 
 def _call(call: FoundCall) -> Json:

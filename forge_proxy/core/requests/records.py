@@ -32,6 +32,8 @@ class RequestOrigin:
     """Who waits for the response."""
 
 
+REPLAY = "replay"
+"""The surface of a stored request that was sent again."""
 UNKNOWN_ORIGIN = RequestOrigin()
 
 
