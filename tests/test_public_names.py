@@ -84,6 +84,7 @@ NOT_MET_BY_PROGRAMS = (
     "forge_proxy.core.files",  # answered over HTTP
     "forge_proxy.core.store_errors",  # of runs, as below
     "forge_proxy.core.requests",
+    "forge_proxy.core.rescue.golden_cases",  # printed by `forge-proxy rescue`
     "forge_proxy.core.files",  # answered over HTTP, as the next ones
     "forge_proxy.core.stored_responses",
     "forge_proxy.core.tasks",  # of tasks, which are submitted over HTTP
