@@ -53,7 +53,7 @@ class GitRepositories:
         self._opened.pop(top, None)
         repository = await self._open(top)
         state = await inspect_repository(repository, base)
-        await self._worktrees.check_branch(repository, task_id)
+        await self._worktrees.check_branch(repository, task_id, is_new=True)
         return state
 
     async def create_worktree(self, repository: str, task_id: str, commit: str) -> Worktree:
@@ -137,7 +137,7 @@ class GitRepositories:
         """Return the worktrees of tasks that are not `active`."""
         return [
             Leftover(record.task_id, str(record.repository), str(self._worktrees.path_of(record)), record.branch)
-            for record in self._worktrees.list_records() if record.task_id not in active
+            for record in self._worktrees.list_records() if record.task_id not in active and not record.is_released
         ]  # fmt: skip
 
     async def remove_leftovers(self, active: Collection[str]) -> Sequence[Leftover]:
@@ -148,10 +148,10 @@ class GitRepositories:
                 continue
             try:
                 repository = await self._open(record.repository)
-            except RepositoryUnusable:  # it was moved or deleted
-                await self._worktrees.discard(record)
-            else:
                 await self._worktrees.remove(repository, record.task_id, keep_branch=True)
+            except RepositoryUnusable:  # it was moved or deleted
+                pass
+            await self._worktrees.discard(record)
         return found
 
     async def _open(self, path: Path) -> GitRepository:

@@ -27,6 +27,8 @@ class WorktreeRecord:
     """The commit that it was created from."""
     git_dir: Path | None = None
     """The folder in which git administrates it; None until it is complete."""
+    is_released: bool = False
+    """Whether its files were removed and its branch was kept, which the same task may use again."""
 
 
 _READER = TypeAdapter(WorktreeRecord)

@@ -51,10 +51,14 @@ class WorktreeFolder:
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._opened: set[Path] = set()
 
-    async def check_branch(self, repository: GitRepository, task_id: str) -> None:
-        """Raise `RepositoryUnusable` if the branch of a new task exists and is not a leftover of its own."""
+    async def check_branch(self, repository: GitRepository, task_id: str, *, is_new: bool) -> None:
+        """Raise `RepositoryUnusable` if the branch of a task exists and is not its own.
+
+        For a new task, a branch that an earlier one with its id has left for a review is not its own.
+        """
         branch = branch_of(task_id)
-        if self._records.read(repository.path, task_id) is not None:
+        record = self._records.read(repository.path, task_id)
+        if record is not None and not (is_new and record.is_released):
             return
         if await repository.branch_head(branch) is not None:
             raise RepositoryUnusable(
@@ -70,7 +74,7 @@ class WorktreeFolder:
     async def create(self, repository: GitRepository, task_id: str, commit: str) -> OpenWorktree:
         """Create a worktree at a commit in place of one that exists, also of its branch."""
         async with self._lock(repository):
-            await self.check_branch(repository, task_id)
+            await self.check_branch(repository, task_id, is_new=False)
             if (old := self._records.read(repository.path, task_id)) is not None:
                 await self._remove(repository, old, keep_branch=False)
             return await self._add(repository, WorktreeRecord(task_id, repository.path, branch_of(task_id), commit))
@@ -84,7 +88,7 @@ class WorktreeFolder:
             if record is None:
                 record = WorktreeRecord(task_id, repository.path, branch_of(task_id), commit)
             await self._remove(repository, record, keep_branch=True)
-            return await self._add(repository, replace(record, git_dir=None))
+            return await self._add(repository, replace(record, git_dir=None, is_released=False))
 
     def find(self, repository: GitRepository, task_id: str) -> OpenWorktree | None:
         """Return the worktree of a task; None if it is missing or incomplete."""
@@ -102,7 +106,7 @@ class WorktreeFolder:
         return list(self._records)
 
     async def discard(self, record: WorktreeRecord) -> None:
-        """Remove the files of a worktree whose repository is gone."""
+        """Remove the files of a worktree, if they are still there, and its record."""
         await asyncio.to_thread(_delete_folder, self._records.path_of(record.repository, record.task_id))
         self._records.delete(record)
 
@@ -137,7 +141,7 @@ class WorktreeFolder:
         return record.git_dir is not None and (record.git_dir / "HEAD").exists() and self.path_of(record).is_dir()
 
     async def _remove(self, repository: GitRepository, record: WorktreeRecord, *, keep_branch: bool) -> None:
-        """Remove the files of a worktree and what git knows of it, and at last the record: this may be repeated."""
+        """Remove the files of a worktree and what git knows of it, at last its record: this may be repeated."""
         path = self.path_of(record)
         self._opened.discard(path)
         await asyncio.to_thread(_delete_folder, path)
@@ -145,7 +149,10 @@ class WorktreeFolder:
         await asyncio.to_thread(_delete_administration, repository.place.git_dir / "worktrees", path)
         if not keep_branch:
             await delete_branch(repository, record.branch)
-        self._records.delete(record)
+        if keep_branch and await repository.branch_head(record.branch) is not None:
+            self._records.write(replace(record, git_dir=None, is_released=True))
+        else:
+            self._records.delete(record)
 
     def _lock(self, repository: GitRepository) -> asyncio.Lock:
         lock = self._locks.get(repository.path)

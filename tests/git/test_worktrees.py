@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forge_proxy.core.tasks.errors import GitFailed
+from forge_proxy.core.tasks.errors import GitFailed, RepositoryUnusable
 from forge_proxy.git.worktree_records import WorktreeRecords
 from tests.fakes.processes import ROOT
 from tests.fakes.repository import create_repository, repositories_of
@@ -193,8 +193,23 @@ async def test_a_removed_worktree_leaves_its_branch_or_nothing(tmp_path: Path) -
     await repositories.remove_worktree(two, keep_branch=False)
 
     assert repository.git("branch", "--format=%(refname:short)").split() == ["forge/t1", "main"]
-    assert not list((tmp_path / "worktrees").rglob("*"))
+    assert [file.name for file in (tmp_path / "worktrees").rglob("*.*")] == ["t1.json"]
     assert not (repository.path / ".git" / "worktrees").exists()
+
+
+async def test_the_same_task_continues_on_its_branch_and_another_one_with_its_id_cannot(tmp_path: Path) -> None:
+    repository = create_repository(tmp_path / "repo")
+    repositories = repositories_of(tmp_path, repository.path)
+    worktree = await repositories.create_worktree(str(repository.path), "t1", repository.head())
+    await repositories.write(worktree, {"a.py": b"x = 2\n"})
+    commit = await repositories.commit(worktree, "step", worktree.base_commit)
+    await repositories.remove_worktree(worktree)  # it awaits its review
+
+    with pytest.raises(RepositoryUnusable, match="already has a branch forge/t1"):
+        await repositories.inspect(str(repository.path), None, "t1")
+    opened = await repositories.create_worktree(str(repository.path), "t1", commit)
+
+    assert await repositories.head(opened) == commit
 
 
 async def test_a_worktree_that_a_check_has_made_unreadable_is_removed(tmp_path: Path) -> None:
