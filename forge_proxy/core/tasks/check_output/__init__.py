@@ -1,0 +1,1 @@
+"""Reads what linters, type checkers and test runners print, and compares it with the base branch."""
