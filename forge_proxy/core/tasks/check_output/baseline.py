@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from forge_proxy.core.tasks.check_output.read_output import EXIT_CODE
+from forge_proxy.core.tasks.check_output.read_output import EXIT_CODE, STOPPED
 from forge_proxy.core.tasks.findings import Baseline, Finding
 
 _NUMBER = re.compile(r"\b0x[0-9a-fA-F]+\b|\d+")
@@ -50,6 +50,6 @@ def _identify(finding: Finding) -> _Identity:
     A failed test is its id: messages contain addresses and times. So do those of commands that print no place.
     """
     code = finding.code
-    if code is not None and (".py" in code or code in (EXIT_CODE, "stopped")):
+    if code is not None and (".py" in code or code in (EXIT_CODE, STOPPED)):
         return finding.check, None, code, None
     return finding.check, finding.path, code, _NUMBER.sub("#", finding.message)

@@ -14,6 +14,8 @@ from forge_proxy.core.tasks.findings import Finding
 
 EXIT_CODE = "exit"
 """The code of a finding for a command that failed and printed no place."""
+STOPPED = "stopped"
+"""The code of a finding for a command that was killed."""
 _MAX_FINDINGS = 500
 _MAX_TAIL = 2000
 _COLORS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -46,7 +48,7 @@ def read_check_output(check: str, output: CheckOutput, roots: Sequence[str]) -> 
     text = _COLORS.sub("", f"{output.out}\n{output.err}").replace("\r\n", "\n")
     tests = count_tests(text) if is_pytest(text) else None
     if output.stopped:
-        return CheckReport((Finding(check, f"the command was stopped: {output.stopped}", code="stopped"),), tests)
+        return CheckReport((Finding(check, f"the command was stopped: {output.stopped}", code=STOPPED),), tests)
     if output.code == 0:
         return CheckReport((), tests)
     findings = _read_findings(check, output.out, text, roots)
