@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ModelNotLoaded,
         OutOfMemory,
         Overloaded,
+        RequestCancelled,
         RequestFormatRejected,
         ResponseTooDeep,
         ResponseTooLarge,
@@ -167,6 +168,7 @@ __all__ = [
     "PrerequisiteError",
     "ProxyServer",
     "ReadyBackend",
+    "RequestCancelled",
     "RequestFormatRejected",
     "ResponseTooDeep",
     "ResponseTooLarge",
@@ -227,8 +229,8 @@ _NAMES = {
     "core.errors": "BackendBroke BackendDown BackendError BackendFault BackendLost BackendNotReady BackendTimeout"
     " BackendUnreachable BudgetResolutionError BudgetUnchanged ContextBudgetExceeded ContextOverflow"
     " EmptyAnswer ForgeError GuardrailsBroken InvalidRequest LimitTooLarge ModelNotLoaded OutOfMemory"
-    " Overloaded RequestFormatRejected ResponseTooDeep ResponseTooLarge RouteNotSupported UnexpectedStatus"
-    " ThinkingNotSupportedError ToolCallInvalid ToolChoiceUnsatisfied ToolsRejected UnknownModel"
+    " Overloaded RequestCancelled RequestFormatRejected ResponseTooDeep ResponseTooLarge RouteNotSupported"
+    " UnexpectedStatus ThinkingNotSupportedError ToolCallInvalid ToolChoiceUnsatisfied ToolsRejected UnknownModel"
     " UnreadCall",
     "core.jsontypes": "Json",
     "core.messages": "Message MessageFormat MessageMeta MessageRole MessageType ToolCall ToolCallInfo",

@@ -24,7 +24,7 @@ from forge_proxy.api.access_denied import (
     TooManyValues,
     WrongKey,
 )
-from forge_proxy.api.admin.ports import NotManaged, TooManyFollowers, WrongSettings
+from forge_proxy.api.admin.ports import NotManaged, RequestNotActive, TooManyFollowers, WrongSettings
 from forge_proxy.api.backend_errors import classify_backend_error
 from forge_proxy.api.disconnect import ShuttingDown
 from forge_proxy.batches.errors import BatchConflict, BatchNotFound, FileInUse
@@ -45,6 +45,7 @@ from forge_proxy.core.errors import (
     ModelNotLoaded,
     OutOfMemory,
     Overloaded,
+    RequestCancelled,
     ResponseTooLarge,
     RouteNotSupported,
     ToolCallInvalid,
@@ -79,6 +80,8 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     UnknownModel: (404, "invalid_request_error", "model_not_found"),
     OutOfMemory: (503, "server_error", "out_of_memory"),
     Overloaded: (429, "rate_limit_error", "rate_limit_exceeded"),
+    RequestNotActive: (404, "invalid_request_error", "request_not_active"),
+    RequestCancelled: (503, "server_error", "request_cancelled"),
     TooManyFollowers: (429, "rate_limit_error", "too_many_followers"),
     BackendUnreachable: (502, "server_error", "backend_unreachable"),
     BackendTimeout: (504, "server_error", "backend_timeout"),
@@ -165,7 +168,7 @@ def _headers_for(error: ForgeError) -> Mapping[str, str]:
         return {"retry-after": str(error.seconds)}
     if isinstance(error, RangeNotSatisfiable):
         return {"content-range": f"bytes */{error.size}"}
-    if isinstance(error, BackendDown | RouteNotSupported):  # until its operator acts
+    if isinstance(error, BackendDown | RouteNotSupported | RequestCancelled):  # until its operator acts
         return {"x-should-retry": "false"}
     if isinstance(error, ToolChoiceUnsatisfied | ToolCallInvalid | EmptyAnswer):
         # The daemon has already retried; without this header, OpenAI's SDKs would repeat the whole request twice.

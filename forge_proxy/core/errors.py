@@ -75,6 +75,17 @@ class Overloaded(ForgeError):
         return str(self)
 
 
+class RequestCancelled(ForgeError):
+    """The request was cancelled by `POST /admin/v1/requests/{request}/cancel`."""
+
+    def __init__(self) -> None:
+        super().__init__("the request was cancelled by the operator of forge-proxy")
+
+    @property
+    def summary(self) -> str:
+        return str(self)
+
+
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
 

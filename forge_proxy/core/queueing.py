@@ -104,6 +104,17 @@ class FairQueue:
             self._interactive_at = now
         return self._start(now)
 
+    def find_position(self, entry: QueueEntry) -> int | None:
+        """Return the place of an entry among those that wait for the same model, from 1; None if it does not wait.
+
+        Interactive requests come before background ones.
+        """
+        if entry.state is not EntryState.WAITING:
+            return None
+        if entry.priority == "background":
+            return self.waiting + self._background.find_position(entry)
+        return self._queues[entry.model].find_position(entry)
+
     def resize(self, slots: int | None, now: float = 0.0) -> list[QueueEntry]:
         """Change the number of slots. Returns the entries that start to run; running ones are not stopped."""
         self.slots = slots

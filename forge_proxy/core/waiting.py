@@ -57,6 +57,17 @@ class ModelQueue:
         if not entries:
             del self._turns[entry.client]
 
+    def find_position(self, entry: QueueEntry) -> int:
+        """Return after how many entries, itself included, a waiting entry is the next one."""
+        own = list(self._turns[entry.client]).index(entry)
+        position, is_before = own + 1, True
+        for client, entries in self._turns.items():
+            if client == entry.client:
+                is_before = False
+            else:
+                position += min(len(entries), own + is_before)
+        return position
+
     def pop(self) -> QueueEntry:
         """Remove and return the next entry. The queue must not be empty."""
         client, entries = self._turns.popitem(last=False)
@@ -92,6 +103,10 @@ class BackgroundQueue:
         """Remove a waiting entry."""
         self._queues[entry.model].drop(entry)
         self._removed(entry.model)
+
+    def find_position(self, entry: QueueEntry) -> int:
+        """Return the place of a waiting entry among those for the same model, from 1."""
+        return self._queues[entry.model].find_position(entry)
 
     def next_model(self, now: float) -> str | None:
         """Return the model whose requests come next; None if no request waits."""

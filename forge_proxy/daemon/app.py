@@ -26,6 +26,7 @@ from forge_proxy.daemon.jobs import JobServices, build_jobs, resume, store_url
 from forge_proxy.daemon.metrics import build_metrics
 from forge_proxy.daemon.reload import LiveSettings
 from forge_proxy.daemon.requests import StoredRequests, store_requests
+from forge_proxy.engine.active_requests import ActiveRequests
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Observer
@@ -66,6 +67,7 @@ class Daemon:
         """Make `run` return once running responses have finished, or immediately at a second interrupt."""
         self.services.jobs.end_feeds()  # shutdown does not wait for clients that watch a run: it may last for hours
         self.events.close()
+        self.parts.engine.active.close()
         self.server.handle_exit(signum, None)
 
     async def run(self, loaded: Callable[[], None] = lambda: None, *, resumes: bool = True) -> None:
@@ -142,13 +144,14 @@ async def build(
     settings: Settings, listener: socket.socket, read: Callable[[], Settings], log: FilteringBoundLogger
 ) -> AsyncGenerator[Daemon]:
     """Build the daemon over a listening socket. `read` reloads the settings. Raises `BackendChoiceError`."""
-    events = EventFeed()
+    active = ActiveRequests()
+    events = EventFeed(describe_origin=active.describe_origin)
     listeners = EventFanOut([logs.LogObserver(log), events])
     observe = observe_in_next_iteration(listeners)
     memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
     contents = ContentEncoder(log) if settings.store.content == "on" else None
     async with (
-        assemble(settings, observe, memory, contents) as parts,
+        assemble(settings, observe, memory, contents, active) as parts,
         shared_database(store_url(settings), is_shared=settings.jobs.scheduler == "temporal") as database,
         build_jobs(
             settings, parts.engine, observe, database, responses := build_response_storage(settings, database), memory

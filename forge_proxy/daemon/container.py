@@ -26,6 +26,7 @@ from forge_proxy.core.scheduling import ModelSchedule
 from forge_proxy.daemon.adapters import build_backend, build_ollamas
 from forge_proxy.daemon.catalog_server import CatalogServer, SwitchableCatalog
 from forge_proxy.daemon.managed_server import ManagedServerControl, SwitchableServer
+from forge_proxy.engine.active_requests import ActiveRequests
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.backend_switching import BackendSwitcher
@@ -75,10 +76,11 @@ async def assemble(
     observe: Observer,
     memory: MemoryBudget | None = None,
     observe_content: ContentObserver | None = None,
+    active: ActiveRequests | None = None,
 ) -> AsyncGenerator[EngineAssembly]:
     """Select a backend, build the engine over it, and stop both at the end.
 
-    `observe_content` receives the texts of requests, if anyone wants them.
+    `observe_content` receives the texts of requests, if anyone wants them. `active` lists the requests under way.
     Raises `BackendChoiceError` or `GuardrailsBroken`.
     """
     check_guardrails()
@@ -127,6 +129,7 @@ async def assemble(
                 cards=_open_capability_cache(choice),
                 memory=memory,
                 observe_content=observe_content,
+                active=active or ActiveRequests(),
                 turns=turns,
             )
         )

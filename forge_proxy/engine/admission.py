@@ -82,8 +82,14 @@ class Admission:
         """Return a slot for one request of that client, held inside `async with`. Any string identifies a client."""
         return Slot(self, self._clock, client, model or "", priority)
 
-    async def enter(self, client: str, model: str = "", priority: Priority = "interactive") -> QueueEntry:
-        """Wait for a slot.
+    async def enter(
+        self,
+        client: str,
+        model: str = "",
+        priority: Priority = "interactive",
+        on_wait: Callable[[QueueEntry], None] = lambda _: None,
+    ) -> QueueEntry:
+        """Wait for a slot. `on_wait` is called with an entry that has to wait.
 
         Raises `ModelNotLoaded`, `BackendUnreachable` if the number of slots must be requested first, and `Overloaded`
         for an interactive request if too many wait.
@@ -95,6 +101,7 @@ class Admission:
         if entry is None:
             raise Overloaded(self.queue.waiting, self._seconds_until_a_slot())
         if entry.state is EntryState.WAITING:
+            on_wait(entry)
             grant = self._grants[entry] = asyncio.get_running_loop().create_future()
             if priority == "interactive":  # drafts improve interactive responses, so they come before background work
                 self._revoke_spares()
@@ -286,8 +293,9 @@ class Slot:
         self.model = model
         """The model of the request; it may be set until the block is entered."""
         self._entry: QueueEntry | None = None
+        self._waiting_entry: QueueEntry | None = None
         self._arrived_at = self._started_at = 0.0
-        self._is_waiting = False
+        self.is_waiting = False
 
     def spare(self) -> SpareSlot | None:
         """Return a further slot for the same request, see `Admission.spare`."""
@@ -296,18 +304,31 @@ class Slot:
     @property
     def queued(self) -> float:
         """Seconds spent in the queue so far."""
-        return (self._clock.now() if self._is_waiting else self._started_at) - self._arrived_at
+        return (self._clock.now() if self.is_waiting else self._started_at) - self._arrived_at
+
+    @property
+    def position(self) -> int | None:
+        """The place in the queue, from 1; None if the request does not wait."""
+        return None if self._waiting_entry is None else self._admission.queue.find_position(self._waiting_entry)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether all requests wait because the model server is loading, stopping or switching."""
+        return self._admission.queue.paused
 
     async def __aenter__(self) -> Slot:
         """Wait for the slot. Raises `Overloaded`, `ModelNotLoaded` or `BackendUnreachable`."""
         self._arrived_at = self._clock.now()
-        self._is_waiting = True
+        self.is_waiting = True
         try:
-            self._entry = await self._admission.enter(self._client, self.model, self._priority)
+            self._entry = await self._admission.enter(self._client, self.model, self._priority, self._note_waiting)
         finally:
-            self._is_waiting = False
+            self.is_waiting, self._waiting_entry = False, None
             self._started_at = self._clock.now()
         return self
+
+    def _note_waiting(self, entry: QueueEntry) -> None:
+        self._waiting_entry = entry
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -38,6 +38,7 @@ from forge_proxy.core.requests.records import UNKNOWN_ORIGIN, RequestOrigin
 from forge_proxy.core.rescue import LearnedForm
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.active_requests import ActiveRequest
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.attempts import AttemptRunner
 from forge_proxy.engine.budgets import Budgets
@@ -91,7 +92,8 @@ class Engine:
         self._unvalidated_tools = UnvalidatedTools()
         self._guardrails = config.guardrails
         self.models = config.models or Models(backend, clock)
-        self.relay = RequestRelay(backend, self._admission, self.models, clock, observe)
+        self.active = config.active
+        self.relay = RequestRelay(backend, self._admission, self.models, clock, observe, self.active)
         self.budgets = config.budgets or Budgets(backend, clock, observe)
         self.fitting = ContextFitter(self.budgets, self._backend.count_tokens, observe, config.compaction)
         self.sampling = config.sampling or Sampling(observe)
@@ -173,7 +175,8 @@ class Engine:
 
         Slots are shared fairly between clients; any string identifies a client. Raises `Overloaded`,
         `ContextBudgetExceeded`, `UnknownModel`, `UnsupportedModelError`, a `BackendFault`, `ToolChoiceUnsatisfied`,
-        `ToolCallInvalid` or `EmptyAnswer`; if chunks have been yielded by then, the response is incomplete.
+        `ToolCallInvalid`, `EmptyAnswer` or `RequestCancelled`; if chunks have been yielded by then, the response is
+        incomplete.
         """
         recorder = RequestRecorder(self._clock, request_id, request, origin)
         observers = [one for one in (self._observe_content, content) if one is not None]
@@ -192,12 +195,15 @@ class Engine:
                         done, event = True, event.with_dropped(request)
                         record = session.finish(recorder.answered(event, slot.queued))
                         self._observe(RequestAnswered(record, event))
+                        self.active.remove(recorder)
                     elif isinstance(event, Chunk) and event.progress is None:
                         recorder.mark_output()
                         if collected is not None:
                             collected.add_received(event)
                     yield event
         except ForgeError as error:
+            if done:  # cancelled while its end was being sent
+                raise
             done = True
             failed = recorder.failed(summary_of(error, request), slot.queued)
             self._observe(RequestFailed(session.finish(failed)))
@@ -272,14 +278,19 @@ class Engine:
     async def _admit(self, session: BackendSession, request: ChatRequest) -> AsyncGenerator[ResolvedModel]:
         """Hold a slot for a request inside this block and yield its model, resolved once for all that follows.
 
-        Raises `UnknownModel` before the request is queued, and like `Slot`, `Models.resolve` and `Sampling.values_for`.
+        Raises `UnknownModel` before the request is queued, `RequestCancelled`, and like `Slot`, `Models.resolve` and
+        `Sampling.values_for`.
         """
         REQUEST_ID.set(session.request_id)
         session.slot.model = self.models.resolve_cached(request.model).served or ""
-        async with session:
-            model = await self.models.resolve(request.model)  # a queued request must not reach the backend
-            session.recorder.set_model(model)
-            yield replace(model, sampling=self.sampling.values_for(model.served))
+        with ActiveRequest(self.active, session.recorder, session.slot):
+            async with session:
+                yield await self._resolve(session.recorder, request)
+
+    async def _resolve(self, recorder: RequestRecorder, request: ChatRequest) -> ResolvedModel:
+        model = await self.models.resolve(request.model)  # a queued request must not reach the backend
+        recorder.set_model(model)
+        return replace(model, sampling=self.sampling.values_for(model.served))
 
     async def _form_of(self, request: ChatRequest, policy: GuardPolicy, model: ResolvedModel) -> LearnedForm | None:
         """Return the form learned from the model's chat template, if calls may have to be recovered from text."""
@@ -319,6 +330,7 @@ class Engine:
     ) -> AsyncGenerator[AnswerEvent]:
         """Run the attempts of a guarded request until one is accepted. All use the same slot."""
         finished: FinishedAttempt | None = None
+        session.recorder.activity.is_guarded = True
         if unchecked := await self._unvalidated_tools.find_unreported(runner.turn):
             self._observe(ToolsUnvalidated(runner.turn.request_id, unchecked))
         while finished is None:

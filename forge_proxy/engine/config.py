@@ -9,6 +9,7 @@ from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
+from forge_proxy.engine.active_requests import ActiveRequests
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.memory import MemoryBudget
@@ -70,6 +71,8 @@ class EngineConfig:
     """Keeps the results of self-tests. Without it they are lost at the end of the process."""
     templates: TemplateLearner | None = None
     """Learns the form of calls from the chat templates of the models. Without it the general grammar serves."""
+    active: ActiveRequests = field(default_factory=ActiveRequests)
+    """The requests under way."""
     memory: MemoryBudget | None = None
     """Limits the bytes of buffered responses. Default: no limit."""
     turns: LoopTurns = field(default_factory=LoopTurns)

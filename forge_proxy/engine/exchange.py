@@ -133,19 +133,20 @@ class BackendExchange:
         `may_resend` returns whether the response that ends in this fault may be replaced by another one, as far as the
         client is concerned. Raises `ContextBudgetExceeded`, `MemoryFull`, or a `BackendFault` that was not overcome.
         """
-        memory = self._session.memory
+        memory, activity = self._session.memory, self._session.recorder.activity
         while True:
             memory.release()
             self.usage = None
             self.call, compacted = await self._deps.fitting.admit(self.call, self._session.request_id)
             if compacted:
                 yield compacted
-            self._session.recorder.begin_exchange()
+            self._session.recorder.begin_exchange(streams=self.call.stream)
             try:
                 async with aclosing(self._deps.backend.stream(self.call)) as chunks:
                     async for chunk in chunks:
                         await memory.add(chunk, is_kept=self.call.buffered)
                         if not chunk.pending_bytes:
+                            activity.add_chunk(chunk)
                             self.usage = chunk.usage or self.usage
                             yield chunk
             except BackendFault as fault:

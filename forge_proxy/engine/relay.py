@@ -9,6 +9,7 @@ from forge_proxy.core.errors import ForgeError, RouteNotSupported
 from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.requests.records import UNKNOWN_ORIGIN, RequestOrigin
+from forge_proxy.engine.active_requests import ActiveRequest, ActiveRequests
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.events import RequestAbandoned, RequestAnswered, RequestFailed
 from forge_proxy.engine.models import Models
@@ -20,12 +21,21 @@ from forge_proxy.wire.relay import RawCall
 class RequestRelay:
     """Relays requests to one backend. They share the slots of all other requests."""
 
-    def __init__(self, backend: Backend, admission: Admission, models: Models, clock: Clock, observe: Observer) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        admission: Admission,
+        models: Models,
+        clock: Clock,
+        observe: Observer,
+        active: ActiveRequests,
+    ) -> None:
         self._backend = backend
         self._admission = admission
         self._models = models
         self._clock = clock
         self._observe = observe
+        self._active = active
 
     @property
     def kind(self) -> str:
@@ -43,13 +53,14 @@ class RequestRelay:
     ) -> AsyncGenerator[RawResponse]:
         """Send a request and yield the response. A call that runs a model has a slot until the block ends.
 
-        Raises `Overloaded`, `UnknownModel`, `RouteNotSupported` or a `BackendFault`.
+        Raises `Overloaded`, `UnknownModel`, `RouteNotSupported`, `RequestCancelled` or a `BackendFault`.
         """
         done, model = False, call.body.model
         recorder = RequestRecorder(self._clock, request_id, model, origin)
         slot = self._admission.slot(client, priority=origin.priority)
         try:
             async with AsyncExitStack() as stack:
+                stack.enter_context(ActiveRequest(self._active, recorder, slot))
                 if call.runs_model:
                     slot.model = self._models.resolve_cached(model).served or ""
                     await stack.enter_async_context(slot)

@@ -23,6 +23,7 @@ from forge_proxy.core.requests.records import (
     read_token_counts,
 )
 from forge_proxy.engine.ports import Clock
+from forge_proxy.engine.request_activity import RequestActivity
 
 _MAX_CALLS = 128
 """Calls of one response that are recorded. Each costs a row of the ledger."""
@@ -44,10 +45,12 @@ class RequestRecorder:
         self._clock = clock
         self._began = clock.now()
         chat = request if isinstance(request, ChatRequest) else None
-        self._model = request.model if isinstance(request, ChatRequest) else request
-        self._served: str | None = None
-        self._is_streamed = chat is not None and chat.stream
-        self._tools = len(chat.tools) if chat else 0
+        self.model = request.model if isinstance(request, ChatRequest) else request
+        """The model that the client names."""
+        self.served: str | None = None
+        """The model that answers."""
+        self.tools = len(chat.tools) if chat else 0
+        self.activity = RequestActivity(clock, is_streamed=chat is not None and chat.stream)
         self._first_output: float | None = None
         self._exchanges = 0
         self._is_attempt_open = False
@@ -58,20 +61,45 @@ class RequestRecorder:
         self._attempts: list[AttemptRecord] = []
         self._calls: list[CallRecord] = []
 
+    @property
+    def seconds(self) -> float:
+        """Seconds since the arrival of the request."""
+        return self._clock.now() - self._began
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the model server is working on a call."""
+        return self._exchanges > 0
+
+    @property
+    def attempt(self) -> int:
+        """The number of the present attempt, from 1."""
+        return len(self._attempts) + 1
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The faults of the attempts before."""
+        return tuple(attempt.fault for attempt in self._attempts if attempt.fault is not None)
+
     def set_model(self, model: ResolvedModel) -> None:
         """Record the model that answers."""
-        self._model, self._served = model.requested, model.served
+        self.model, self.served = model.requested, model.served
 
     def mark_output(self) -> None:
-        """Record that a piece of the response is sent now; only the first one counts."""
+        """Record that a piece of the response is sent now."""
+        self.activity.released = self.activity.received
         if self._first_output is None:
             self._first_output = self._clock.now() - self._began
 
-    def begin_exchange(self) -> None:
-        """Record that the model server receives a call. Drafts overlap: time counts while at least one is open."""
+    def begin_exchange(self, *, streams: bool = False) -> None:
+        """Record that the model server receives a call, and whether its response is streamed.
+
+        Drafts overlap: time counts while at least one is open.
+        """
         if self._exchanges == 0:
             self._exchange_began = self._clock.now()
             self._is_attempt_open = True
+            self.activity.begin_call(streams=streams)
         self._exchanges += 1
 
     def end_exchange(self, usage: JsonObject | None) -> None:
@@ -83,7 +111,9 @@ class RequestRecorder:
             seconds = self._clock.now() - self._exchange_began
             self._backend_seconds += seconds
             self._attempt_seconds += seconds
-        self._attempt_tokens += read_token_counts(usage)
+        counts = read_token_counts(usage)
+        self._attempt_tokens += counts
+        self.activity.prompt_tokens = counts.prompt or self.activity.prompt_tokens
 
     def end_attempt(self, fault: str | None = None, tool: str = "", reason: str = "") -> None:
         """Record that an attempt has ended: with the fault for which it is retried, or as the last one."""
@@ -92,6 +122,7 @@ class RequestRecorder:
         self._attempts.append(attempt)
         self._attempt_seconds, self._attempt_tokens = 0.0, NO_TOKENS
         self._is_attempt_open = False
+        self.activity.begin_attempt()
 
     def add_calls(self, answers: Sequence[FinalAnswer]) -> None:
         """Record the calls that are delivered."""
@@ -120,12 +151,12 @@ class RequestRecorder:
         return RequestRecord(
             self.request_id,
             self.origin,
-            self._model,
-            self._served,
-            self._is_streamed,
-            self._tools,
+            self.model,
+            self.served,
+            self.activity.is_streamed,
+            self.tools,
             result,
-            self._clock.now() - self._began,
+            self.seconds,
             queued,
             self._first_output,
             self._backend_seconds,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from itertools import islice
+from collections.abc import AsyncGenerator, Callable, Mapping
+from itertools import islice, starmap
+from typing import TypeAlias
 
 from forge_proxy.core.event_feed import EventFilter, FeedEvent, FeedNotice
 from forge_proxy.core.requests.records import RequestOrigin
@@ -20,9 +21,9 @@ from forge_proxy.telemetry.log_events import to_log_line
 _CAPACITY = 2000
 """Events that are kept, each some 1 kB."""
 _MAX_FOLLOWERS = 32
-_FORMER_FIELDS = frozenset({"because", "done", "former_event", "told"})
-"""Fields that log lines repeat under their former names until 0.3."""
-_NO_JSON = frozenset({"exc_info"})
+_EndEvent: TypeAlias = RequestAnswered | RequestFailed | RequestAbandoned
+_OMITTED_FIELDS = frozenset({"because", "done", "exc_info", "former_event", "told"})
+"""Fields that log lines repeat under their former names until 0.3, and an exception, which is no JSON."""
 
 
 class EventFeed:
@@ -33,11 +34,14 @@ class EventFeed:
         capacity: int = _CAPACITY,
         max_followers: int = _MAX_FOLLOWERS,
         read_clock: Callable[[], float] = time.time,
+        describe_origin: Callable[[str], Mapping[str, str | None]] = lambda _: {},
     ) -> None:
-        """`read_clock` returns the seconds since 1970."""
+        """`read_clock` returns the seconds since 1970, `describe_origin` the model and the client of a request."""
+        self._describe_origin = describe_origin
         self._read_clock = read_clock
         self.max_followers = max_followers
-        self._ring: deque[FeedEvent] = deque(maxlen=capacity)
+        self._ring: deque[tuple[int, _EndEvent | FeedEvent]] = deque(maxlen=capacity)
+        """Events with their ids. The most frequent ones, the ends of requests, are converted for followers only."""
         self._added = 0
         """The number of all events so far, which is the position of the next one."""
         self._last_id = self._lost_id = int(1e6 * read_clock())
@@ -49,9 +53,10 @@ class EventFeed:
     def __call__(self, event: Event, /) -> None:
         """See `engine.ports.Observer`."""
         if len(self._ring) == self._ring.maxlen:
-            self._lost_id = self._ring[0].id
+            self._lost_id = self._ring[0][0]
         self._last_id = max(self._last_id + 1, int(1e6 * self._read_clock()))
-        self._ring.append(_to_feed_event(event, self._last_id))
+        kept = event if isinstance(event, _EndEvent) else self._to_feed_event(event, self._last_id)
+        self._ring.append((self._last_id, kept))
         self._added += 1
         if self.followers:
             self._wake()
@@ -68,8 +73,9 @@ class EventFeed:
         try:
             if 0 < after < self._lost_id:
                 yield FeedNotice("gap", f"events after {after} may be missing: the daemon keeps the latest ones only")
-            kept = [event for event in self._ring if event.id > after and which.matches(event)]
             position = self._added
+            stored = [self._read(number, event) for number, event in self._ring if number > after]
+            kept = [event for event in stored if which.matches(event)]
             for event in kept if last is None else kept[max(0, len(kept) - last) :]:
                 yield event
             if stays:
@@ -85,7 +91,7 @@ class EventFeed:
                 yield FeedNotice("dropped", f"you read too slowly: {begins_at - position} events were missed")
                 return
             new, position = list(islice(self._ring, position - begins_at, None)), self._added
-            for event in new:
+            for event in starmap(self._read, new):
                 if which.matches(event):
                     yield event
             if position == self._added:
@@ -103,15 +109,20 @@ class EventFeed:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def _read(self, event_id: int, event: _EndEvent | FeedEvent) -> FeedEvent:
+        return event if isinstance(event, FeedEvent) else self._to_feed_event(event, event_id)
 
-def _to_feed_event(event: Event, event_id: int) -> FeedEvent:
-    line = to_log_line(event)
-    fields = {name: value for name, value in line.fields.items() if name not in _FORMER_FIELDS | _NO_JSON}
-    if isinstance(event, RequestAnswered | RequestFailed | RequestAbandoned):
-        fields |= {"model": event.record.model, "served": event.record.served, **_describe_client(event.record.origin)}
-    elif isinstance(event, ServerStateChanged) and event.model:
-        fields["model"] = event.model
-    return FeedEvent(event_id, line.event, line.level, fields)
+    def _to_feed_event(self, event: Event, event_id: int) -> FeedEvent:
+        line = to_log_line(event)
+        fields = {name: value for name, value in line.fields.items() if name not in _OMITTED_FIELDS}
+        if isinstance(event, _EndEvent):
+            record = event.record
+            fields |= {"model": record.model, "served": record.served, **_describe_client(record.origin)}
+        elif isinstance(event, ServerStateChanged) and event.model:
+            fields["model"] = event.model
+        elif request_id := fields.get("request_id"):
+            fields |= self._describe_origin(request_id)
+        return FeedEvent(event_id, line.event, line.level, fields)
 
 
 def _describe_client(origin: RequestOrigin) -> dict[str, str]:

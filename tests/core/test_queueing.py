@@ -174,3 +174,27 @@ def test_slots_are_used_but_never_exceeded_and_no_request_is_lost_or_starved(
         happen("leave", next(number for number, place in enumerate(here) if place.state is EntryState.RUNNING))
 
     assert (queue.running, queue.waiting) == (0, 0)
+
+
+@examples(200)
+@given(clients=st.text("abcd", min_size=1, max_size=12))
+def test_the_position_of_a_request_is_the_turn_in_which_it_runs(clients: str) -> None:
+    queue = FairQueue(1, 100)
+    first, *waiting = entered(queue, f"x{clients}")
+    positions = {place: queue.find_position(place) for place in waiting}
+
+    running, turn = [first], 0
+    while running:
+        running = queue.leave(running.pop())
+        turn += 1
+        assert [positions.pop(place) for place in running] == [turn] * len(running)
+    assert positions == {}
+
+
+def test_a_background_request_waits_behind_all_interactive_ones() -> None:
+    queue = FairQueue(1, 10)
+    running, _ = entered(queue, "ab")
+    background = [queue.enter("c", priority="background"), queue.enter("c", priority="background")]
+
+    assert [place and queue.find_position(place) for place in background] == [2, 3]
+    assert queue.find_position(running) is None

@@ -188,3 +188,12 @@ def test_the_names_are_in_order_and_unique() -> None:
     names = get_args(EventName)
 
     assert sorted(set(names)) == list(names)
+
+
+async def test_an_event_of_a_running_request_names_its_model_and_client() -> None:
+    origins = {"req-1": {"model": "coder", "client": "laptop", "program": "aider/0.86"}}
+    feed = EventFeed(describe_origin=lambda request_id: origins.get(request_id, {}))
+    feed(AttemptRetried("req-1", 1, Fault.UNKNOWN_TOOL))
+    feed(AttemptRetried("req-2", 1, Fault.UNKNOWN_TOOL))
+
+    assert await read(feed, EventFilter(model="coder", client="laptop")) == ["retried"]

@@ -45,6 +45,17 @@ class TooManyFollowers(ForgeError):
         return str(self)
 
 
+class RequestNotActive(ForgeError):
+    """No request with this id is under way."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"no request with the id {request_id} is under way; it may have ended")
+
+    @property
+    def summary(self) -> str:
+        return str(self)
+
+
 class Followed(Protocol):
     """What a limited number of clients follow."""
 

@@ -18,6 +18,7 @@ from forge_proxy.api.admin.guardrails import GuardrailEndpoints
 from forge_proxy.api.admin.heuristics import HeuristicEndpoints
 from forge_proxy.api.admin.jobs import JobEndpoints
 from forge_proxy.api.admin.ledger import LedgerEndpoints
+from forge_proxy.api.admin.live_requests import LiveRequestEndpoints
 from forge_proxy.api.admin.request_replay import ReplayEndpoints
 from forge_proxy.api.admin.requests import RequestEndpoints
 from forge_proxy.api.admin.retries import RetryEndpoints
@@ -50,6 +51,7 @@ _NOT_SWITCHED = error_responses(**{"502": "The budget could not be switched; not
 _STREAM = {"200": {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
 _TOO_MANY_FOLLOWERS = error_responses(**{"429": "As many clients follow the stream as may."})
 _GOLDEN = {"200": {"description": "The file.", "content": {"text/plain": {"schema": {"type": "string"}}}}}
+_NOT_ACTIVE = error_responses(**{"404": "No request with this id is under way."})
 _NO_STORE = error_responses(**{"503": "The store is unavailable."})
 _CONFLICT = error_responses(**{
     "409": "The state of the run does not allow it, or another version wrote the run; nothing was changed.",
@@ -112,6 +114,9 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     if parts.events is not None:
         events = EventEndpoints(parts.events, keepalive_seconds)
         add("GET", "/events", events.stream, "Stream the events of the daemon", {**_STREAM, **_TOO_MANY_FOLLOWERS})
+    live = LiveRequestEndpoints(parts.engine.active, keepalive_seconds)
+    add("GET", "/requests/stream", live.stream, "Stream the requests under way", {**_STREAM, **_TOO_MANY_FOLLOWERS})
+    add("POST", "/requests/{request}/cancel", live.cancel, "Cancel a request under way", _NOT_ACTIVE)
     if parts.stored is not None:
         _add_requests(add, parts.stored, parts.engine)
     if parts.jobs is not None:

@@ -85,12 +85,9 @@ async def world(
     **settings: Any,
 ) -> AsyncGenerator[httpx.AsyncClient]:
     """Yield a client of the application with these settings; `read` reloads them. The responses of its one model,
-    `scripted`, are a `script`, or those that `says` returns. Without `events` the feed of events is closed: a response
-    without an end would never arrive.
+    `scripted`, are a `script`, or those that `says` returns. Without `events` the feeds are closed: a response without
+    an end would never arrive.
     """
-    if events is None:
-        events = EventFeed()
-        events.close()
     now = load(None, settings)
     observe = (heard if heard is not None else []).append
     backend = OpenAICompatible("http://scripted", ScriptedHttp(script or says))
@@ -107,6 +104,10 @@ async def world(
             compaction=now.compaction,
         )
     )
+    if events is None:
+        events = EventFeed()
+        events.close()
+        engine.active.close()
     keys = KeyRing(now.server)
     live = LiveSettings(now, read or written(**settings), engine, keys)
     admin = AdminServices(
