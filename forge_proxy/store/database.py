@@ -124,11 +124,11 @@ async def _transaction(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
             yield connection
     except IntegrityError:
         raise
-    except (SQLAlchemyError, OSError) as exc:
+    except (SQLAlchemyError, sqlite3.Error, OSError) as exc:
         raise _to_store_error(exc) from exc
 
 
-def _to_store_error(error: SQLAlchemyError | OSError, hint: str = "") -> StoreUnavailable:
+def _to_store_error(error: SQLAlchemyError | sqlite3.Error | OSError, hint: str = "") -> StoreUnavailable:
     """Return a database error as an error of the store."""
     cause = getattr(error, "orig", None) or error
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the low byte of an extended code is the primary code

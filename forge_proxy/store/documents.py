@@ -33,11 +33,20 @@ async def put_all_documents(
     """Store documents, each with the job that refers to it. Raises `JobLimitExceeded`."""
     if not documents:
         return
-    rows = [{"digest": one.digest, "size": len(one.content), "data": compress(one)} for _, one in documents]
-    references = [{"job_id": job_id, "digest": one.digest, "is_part": is_part} for job_id, one in documents]
+    rows, references = document_rows(documents, is_part=is_part)
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     await connection.execute(insert(DOCUMENTS).on_conflict_do_nothing(), rows)
     await connection.execute(insert(JOB_DOCUMENTS).on_conflict_do_nothing(), references)
+
+
+def document_rows(
+    documents: Sequence[tuple[str, Document]], *, is_part: bool = False
+) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Return the rows of documents, and those that refer to them. Raises `JobLimitExceeded`."""
+    rows: list[dict[str, object]] = [
+        {"digest": one.digest, "size": len(one.content), "data": compress(one)} for _, one in documents
+    ]
+    return rows, [{"job_id": job_id, "digest": one.digest, "is_part": is_part} for job_id, one in documents]
 
 
 async def drop_parts(connection: AsyncConnection, job_id: str, digests: Sequence[str]) -> None:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from sqlalchemy import insert, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from forge_proxy.core.jobs.records import JobEvent, StoredJob
 from forge_proxy.jobs.ports import JobChange
 from forge_proxy.store.database import Database
 from forge_proxy.store.documents import put_all_documents
+from forge_proxy.store.job_rows import changed_columns, event_rows
+from forge_proxy.store.sqlite_saves import execute_on_sqlite
 from forge_proxy.store.tables import JOB_EVENTS, JOBS
 
-_UNCHANGED = ("id", "kind", "title", "model", "created_at", "owner", "parent", "root", "depth", "notify_url")
-"""Columns that no change of a job writes."""
 _MOST = 32
 """Changes of one transaction."""
 
@@ -60,28 +59,23 @@ class JobSaves:
 
     async def _store(self, changes: Sequence[JobChange]) -> list[bool]:
         async with self._database.write() as connection:
-            results: list[bool] = []
-            for change in changes:
-                job = change.job
-                where = (JOBS.c.id == job.id, JOBS.c.last_event == change.since)
-                result = await connection.execute(update(JOBS).where(*where).values(**changed_columns(job)))
-                results.append(result.rowcount == 1)
-            saved = [change for change, is_saved in zip(changes, results, strict=True) if is_saved]
-            events = [row for change in saved for row in event_rows(change.job.id, change.events)]
-            if events:
-                await connection.execute(insert(JOB_EVENTS), events)
-            documents = [(change.job.id, document) for change in saved for document in change.documents]
-            await put_all_documents(connection, documents)
-            parts = [(change.job.id, document) for change in saved for document in change.parts]
-            await put_all_documents(connection, parts, is_part=True)
-            return results
+            store = execute_on_sqlite if connection.dialect.name == "sqlite" else _execute
+            return await store(connection, changes)
 
 
-def changed_columns(job: StoredJob) -> dict[str, object]:
-    """Return what a change of a job writes in its row."""
-    return {name: value for name, value in asdict(job).items() if name not in _UNCHANGED}
-
-
-def event_rows(job_id: str, events: Sequence[JobEvent]) -> list[dict[str, object]]:
-    """Return the rows of events."""
-    return [{"job_id": job_id, **asdict(event)} for event in events]
+async def _execute(connection: AsyncConnection, changes: Sequence[JobChange]) -> list[bool]:
+    results: list[bool] = []
+    for change in changes:
+        job = change.job
+        where = (JOBS.c.id == job.id, JOBS.c.last_event == change.since)
+        result = await connection.execute(update(JOBS).where(*where).values(**changed_columns(job)))
+        results.append(result.rowcount == 1)
+    saved = [change for change, is_saved in zip(changes, results, strict=True) if is_saved]
+    events = [row for change in saved for row in event_rows(change.job.id, change.events)]
+    if events:
+        await connection.execute(insert(JOB_EVENTS), events)
+    documents = [(change.job.id, document) for change in saved for document in change.documents]
+    await put_all_documents(connection, documents)
+    parts = [(change.job.id, document) for change in saved for document in change.parts]
+    await put_all_documents(connection, parts, is_part=True)
+    return results

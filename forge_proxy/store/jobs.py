@@ -24,7 +24,8 @@ from forge_proxy.core.jobs.records import (
 from forge_proxy.jobs.ports import JobChange, JobFilter, NewRow
 from forge_proxy.store.database import Database
 from forge_proxy.store.documents import check_size, delete_unreferenced, drop_parts, put_documents, read_documents
-from forge_proxy.store.job_saves import JobSaves, changed_columns, event_rows
+from forge_proxy.store.job_rows import changed_columns, event_rows
+from forge_proxy.store.job_saves import JobSaves
 from forge_proxy.store.outbox import insert_messages, insert_wake_if_continued
 from forge_proxy.store.tables import JOB_DOCUMENTS, JOB_EVENTS, JOB_NOTIFICATIONS, JOB_SCHEDULES, JOBS
 
