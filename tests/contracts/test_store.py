@@ -43,7 +43,7 @@ def event(number: int, kind: str = "status") -> JobEvent:
     return JobEvent(number, kind, f'{{"n": {number}, "text": "\\u0000 \\ud83d é"}}', 1.5)
 
 
-async def test_a_stored_job_is_read_unchanged(store: OwnedJobRepository) -> None:
+async def test_d40_a_stored_job_is_read_unchanged(store: OwnedJobRepository) -> None:
     full = job(model=None, wake_at=7.5, owner="o", outcome="{}", notify_url="http://x", cancel_requested=True)
 
     made = await store.create(row(full), None)
@@ -53,7 +53,7 @@ async def test_a_stored_job_is_read_unchanged(store: OwnedJobRepository) -> None
     assert await store.events("job_1", after=0, limit=10) == [event(1)]
 
 
-async def test_a_stored_job_survives_a_restart(store: OwnedJobRepository, place: str) -> None:
+async def test_d40_a_stored_job_survives_a_restart(store: OwnedJobRepository, place: str) -> None:
     await store.create(row(), None)
     await store.close()
 
@@ -63,7 +63,7 @@ async def test_a_stored_job_survives_a_restart(store: OwnedJobRepository, place:
     await again.close()
 
 
-async def test_a_change_is_stored_with_its_events_children_and_documents(store: OwnedJobRepository) -> None:
+async def test_d39_a_change_is_stored_with_its_events_children_and_documents(store: OwnedJobRepository) -> None:
     await store.create(row(), None)
     after = job(status="waiting", last_event=3, state='{"x":1}', updated_at=2.5, wake_at=9.5)
     large = Document(b"content" * 1000)
@@ -247,7 +247,7 @@ async def test_a_change_of_status_is_notified_until_the_notification_is_deleted(
     assert await store.notifications() == []
 
 
-async def test_a_document_is_kept_while_a_job_refers_to_it(store: OwnedJobRepository) -> None:
+async def test_d39_a_document_is_kept_while_a_job_refers_to_it(store: OwnedJobRepository) -> None:
     shared, own = Document(b"shared"), Document(b"own")
     for job_id, documents in (("job_1", [shared, own]), ("job_2", [shared])):
         await store.create(row(job(job_id)), None)
@@ -259,7 +259,7 @@ async def test_a_document_is_kept_while_a_job_refers_to_it(store: OwnedJobReposi
     assert await store.documents([shared.digest]) == {}
 
 
-async def test_the_parts_of_a_state_are_replaced_with_it(store: OwnedJobRepository) -> None:
+async def test_d39_the_parts_of_a_state_are_replaced_with_it(store: OwnedJobRepository) -> None:
     first, second = (pack(os.urandom(100_000).hex()) for _ in range(2))
     await store.create(NewRow(job(state=first.text), [event(1)], first.parts), None)
     before = await store.documents(list_digests(first.text))

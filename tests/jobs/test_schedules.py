@@ -31,7 +31,7 @@ async def fire(world: JobWorld, now: float) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_schedule_creates_a_job_after_each_interval(store: OwnedJobRepository) -> None:
+async def test_d3_a_schedule_creates_a_job_after_each_interval(store: OwnedJobRepository) -> None:
     kind = ScriptedKind({"first": finish})
     async with job_world(store, kind) as world:
         await world.jobs.repeat("nightly", 60.0, "test")
@@ -48,7 +48,7 @@ async def test_a_schedule_creates_a_job_after_each_interval(store: OwnedJobRepos
     assert len(kind.ran) == 2
 
 
-async def test_missed_times_fire_once_after_a_restart(store: OwnedJobRepository) -> None:
+async def test_d3_missed_times_fire_once_after_a_restart(store: OwnedJobRepository) -> None:
     async with job_world(store, ScriptedKind({})) as world:
         await world.jobs.repeat("nightly", 60.0, "test")
     kind = ScriptedKind({"first": finish})
@@ -66,7 +66,7 @@ async def test_missed_times_fire_once_after_a_restart(store: OwnedJobRepository)
     assert len(kind.ran) == 1
 
 
-async def test_a_schedule_does_not_fire_while_its_last_job_runs(store: OwnedJobRepository) -> None:
+async def test_d3_a_schedule_does_not_fire_while_its_last_job_runs(store: OwnedJobRepository) -> None:
     kind = ScriptedKind({"first": wait, "second": finish})
     async with job_world(store, kind) as world:
         await world.jobs.repeat("nightly", 60.0, "test")
@@ -83,7 +83,7 @@ async def test_a_schedule_does_not_fire_while_its_last_job_runs(store: OwnedJobR
         assert (await store.schedules())[0].job_id != first
 
 
-async def test_a_schedule_ends_and_changes(store: OwnedJobRepository) -> None:
+async def test_d3_a_schedule_ends_and_changes(store: OwnedJobRepository) -> None:
     async with job_world(store, ScriptedKind({})) as world:
         await world.jobs.repeat("nightly", 60.0, "test")
         await world.jobs.repeat("nightly", 10.0, "test")

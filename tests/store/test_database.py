@@ -85,7 +85,7 @@ async def notes_in_file(file: Path) -> AsyncGenerator[NoteRepository]:
     await opened.close()
 
 
-async def test_two_repositories_share_one_database(database: Database, notes: NoteRepository) -> None:
+async def test_d40_two_repositories_share_one_database(database: Database, notes: NoteRepository) -> None:
     runs = JobRepository(database)
 
     await notes.add("1", "a note")
@@ -95,7 +95,9 @@ async def test_two_repositories_share_one_database(database: Database, notes: No
     assert await runs.get("job_1") == job()
 
 
-async def test_one_transaction_stores_the_rows_of_two_repositories(database: Database, notes: NoteRepository) -> None:
+async def test_d40_one_transaction_stores_the_rows_of_two_repositories(
+    database: Database, notes: NoteRepository
+) -> None:
     await JobRepository(database).create(row(), None)
 
     async with database.write() as connection:

@@ -31,7 +31,7 @@ async def fail_within_migration(connections: DatabaseConnections) -> None:
         raise RuntimeError("killed")
 
 
-async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None:
+async def test_d41_the_migrations_create_the_declared_tables(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
     await (await OwnedJobRepository.open(url(file))).close()
 
@@ -76,7 +76,7 @@ async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-async def test_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_d41_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path) -> None:
     """Migrations are one transaction, on SQLite too."""
     file = tmp_path / "runs.db"
     connections = DatabaseConnections(url(file))
@@ -90,7 +90,7 @@ async def test_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path) ->
     await store.close()
 
 
-async def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+async def test_d41_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
     await (await OwnedJobRepository.open(url(file))).close()
     with sqlite3.connect(file) as raw:

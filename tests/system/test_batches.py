@@ -121,7 +121,7 @@ def test_s_batch_each_line_is_answered_once_though_the_daemon_is_killed_twice(
     assert again <= 2 * (SLOTS + 1)  # those in flight, and one that waited for a slot
 
 
-def test_a_cancelled_batch_stays_cancelled_after_a_restart(relay: RecordingRelay, tmp_path: Path) -> None:
+def test_s_batch_a_cancelled_batch_stays_cancelled_after_a_restart(relay: RecordingRelay, tmp_path: Path) -> None:
     with serving(relay, tmp_path) as proxy:
         batch = submit(proxy, content(300))
         wait_for(lambda: done(proxy, batch) >= 5)

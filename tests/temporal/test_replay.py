@@ -28,12 +28,12 @@ def test_there_are_histories() -> None:
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-async def test_a_stored_history_is_replayed(name: str) -> None:
+async def test_d3_a_stored_history_is_replayed(name: str) -> None:
     await replay(HISTORIES[name])
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-async def test_another_history_is_noticed(name: str) -> None:
+async def test_d3_another_history_is_noticed(name: str) -> None:
     history = json.loads(HISTORIES[name].replace("forge-load", "forge-other"))
 
     with pytest.raises(NondeterminismError):

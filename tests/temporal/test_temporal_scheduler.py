@@ -200,7 +200,7 @@ async def test_d3_a_daemon_runs_only_phases_of_the_queues_that_it_serves(
     assert (general.ran, special.ran) == ([f"{job_id}/first"], [f"{job_id}/second"])
 
 
-async def test_d3_histories_have_no_large_payload_and_are_replayed(
+async def test_d3_d39_histories_have_no_large_payload_and_are_replayed(
     server: TemporalServer, database: Postgres, job_id: str
 ) -> None:
     """With FORGE_RECORD_HISTORIES, the histories are stored for `test_replay.py`."""
