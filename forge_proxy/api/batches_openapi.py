@@ -26,6 +26,10 @@ BATCH_SCHEMAS: dict[str, Any] = {
             anchor=string("", "created_at"),
             seconds={"type": "integer", "minimum": 3600, "maximum": 2_592_000},
         ),
+        notify_url={
+            "type": ["string", "null"], "maxLength": 2000,
+            "description": "A URL that is called when the batch has ended. tools.callbacks.allow must list its origin.",
+        },
     ),
     "Batch": object_schema(
         "A batch.", ["id", "object", "endpoint", "input_file_id", "completion_window", "status", "created_at"],

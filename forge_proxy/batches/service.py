@@ -38,8 +38,12 @@ class Batches:
     Every method raises `StoreUnavailable`; those on one batch also raise `BatchNotFound`.
     """
 
-    def __init__(self, jobs: Jobs, deps: ShardDeps, now: Callable[[], float]) -> None:
+    def __init__(
+        self, jobs: Jobs, deps: ShardDeps, now: Callable[[], float], check_notify_url: Callable[[str], None]
+    ) -> None:
+        """`check_notify_url` raises `InvalidRequest` for a URL that may not be called."""
         self._jobs = jobs
+        self._check_notify_url = check_notify_url
         self._deps = deps
         self._now = now
 
@@ -50,6 +54,8 @@ class Batches:
 
     async def create(self, owner: str, request: BatchRequest) -> BatchProgress:
         """Store a batch and start it. Raises `InvalidRequest` if its input file cannot be one."""
+        if request.notify_url is not None:
+            self._check_notify_url(request.notify_url)
         files, now = self._deps.files, self._now()
         try:
             file = await files.get(request.input_file_id, owner)
@@ -59,7 +65,8 @@ class Batches:
             raise InvalidRequest("input_file_id", f"expected a file with purpose batch; it has {file.purpose}")
         state = BatchState(request, now)
         await files.keep(file.id, state.expires_at + _DAY)
-        new = NewJob(new_job_id("batch", now), BatchHandler.kind, file.id, write_state(state))
+        job_id, url = new_job_id("batch", now), request.notify_url
+        new = NewJob(job_id, BatchHandler.kind, file.id, write_state(state), notify_url=url)
         job = await self._jobs.submit(new, owner=owner)
         return BatchProgress.of(job, state, LineTotals(), now)
 

@@ -35,9 +35,9 @@ class BatchParts:
         """Return the kinds of jobs of batches."""
         return BatchHandler(self.deps, self.max_body), ShardHandler(self.deps)
 
-    def service(self, jobs: Jobs) -> Batches:
+    def service(self, jobs: Jobs, check_notify_url: Callable[[str], None]) -> Batches:
         """Return the operations on batches."""
-        return Batches(jobs, self.deps, self.deps.now)
+        return Batches(jobs, self.deps, self.deps.now, check_notify_url)
 
 
 def build_batches(

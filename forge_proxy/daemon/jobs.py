@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 
 from structlog.typing import FilteringBoundLogger
@@ -101,7 +102,8 @@ async def build_jobs(
         closing.push_async_callback(http.close)
         tools = await closing.enter_async_context(open_registry(settings.tools, http, SystemClock(), observe))
         callbacks = settings.tools.callbacks
-        deps = ExecutionDeps(engine, tools, report_stranded, lambda url: check_notify_url(url, callbacks))
+        check_url = partial(check_notify_url, config=callbacks)
+        deps = ExecutionDeps(engine, tools, report_stranded, check_url)
         limits = queue_limits(settings, engine)
         batches = build_batches(settings, database, limits["lines"])
         kinds = JobKinds(RunHandler(deps), ResponseHandler(engine, responses, memory), *batches.handlers())
@@ -120,7 +122,7 @@ async def build_jobs(
         )
         closing.push_async_callback(jobs.close)
         runs, background = Runs(jobs, deps, time.time), BackgroundResponses(jobs, responses)
-        yield JobServices(jobs, runs, background, batches.service(jobs), batches)
+        yield JobServices(jobs, runs, background, batches.service(jobs, check_url), batches)
 
 
 def queue_limits(settings: Settings, engine: Engine) -> dict[str, Callable[[], int]]:

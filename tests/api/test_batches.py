@@ -47,7 +47,7 @@ async def test_s_batch_the_sdk_gets_each_response_once_and_in_the_order_of_the_f
         assert daemon.reports == []
 
 
-async def test_the_output_expires_as_the_batch_says(tmp_path: Path) -> None:
+async def test_s_batch_the_output_expires_as_the_batch_says(tmp_path: Path) -> None:
     async with batch_daemon(tmp_path, BatchModel(echo)) as daemon:
         batch = await daemon.submit(lines(1), output_expires_after={"anchor": "created_at", "seconds": 7200})
         batch = await daemon.wait(batch.id)
@@ -56,7 +56,7 @@ async def test_the_output_expires_as_the_batch_says(tmp_path: Path) -> None:
         assert output.expires_at == output.created_at + 7200
 
 
-async def test_each_client_sees_only_its_own_batches(tmp_path: Path) -> None:
+async def test_s_batch_each_client_sees_only_its_own_batches(tmp_path: Path) -> None:
     async with batch_daemon(tmp_path, BatchModel(echo)) as daemon:
         batch = await daemon.submit(lines(1))
         other = daemon.sdk("two")
@@ -71,7 +71,7 @@ async def test_each_client_sees_only_its_own_batches(tmp_path: Path) -> None:
             )
 
 
-async def test_batches_are_listed_newest_first(tmp_path: Path) -> None:
+async def test_s_batch_batches_are_listed_newest_first(tmp_path: Path) -> None:
     async with batch_daemon(tmp_path, BatchModel(echo)) as daemon:
         made = [(await daemon.submit(lines(1))).id for _ in range(3)]
 
@@ -94,7 +94,7 @@ FAULTS: list[tuple[bytes, str, str | None]] = [
 
 
 @pytest.mark.parametrize(("line", "code", "param"), FAULTS)
-async def test_a_malformed_line_fails_the_batch_with_its_number(
+async def test_s_batch_a_malformed_line_fails_the_batch_with_its_number(
     tmp_path: Path, line: bytes, code: str, param: str | None
 ) -> None:
     model = BatchModel(echo)
@@ -110,7 +110,7 @@ async def test_a_malformed_line_fails_the_batch_with_its_number(
         assert (batch.output_file_id, batch.error_file_id, model.asked) == (None, None, [])
 
 
-async def test_all_lines_are_checked_and_the_first_hundred_faults_reported(tmp_path: Path) -> None:
+async def test_s_batch_all_lines_are_checked_and_the_first_hundred_faults_reported(tmp_path: Path) -> None:
     async with batch_daemon(tmp_path, BatchModel(echo)) as daemon:
         batch = await daemon.wait((await daemon.submit(b"{}\n" * 150)).id)
         assert batch.errors is not None
@@ -136,9 +136,12 @@ async def test_all_lines_are_checked_and_the_first_hundred_faults_reported(tmp_p
         ({"metadata": {"a": 1}}, "metadata.a: expected a string"),
         ({"output_expires_after": {"anchor": "now", "seconds": 3600}}, "output_expires_after.anchor"),
         ({"output_expires_after": "1h"}, "output_expires_after: expected an object"),
+        ({"notify_url": 5}, "notify_url: expected a URL"),
+        ({"notify_url": "http://x/" + "a" * 2000}, "notify_url: expected a URL of at most 2000 characters"),
+        ({"notify_url": "http://unlisted.example"}, "notify_url"),
     ],
 )
-async def test_a_wrong_batch_names_the_field(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
+async def test_s_batch_a_wrong_batch_names_the_field(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
     async with batch_daemon(tmp_path, BatchModel(echo)) as daemon:
         file = await daemon.sdk().files.create(file=("a", lines(1)), purpose="batch")
         body = {"input_file_id": file.id, "endpoint": ENDPOINT, "completion_window": "1h", **fields}
@@ -148,14 +151,14 @@ async def test_a_wrong_batch_names_the_field(tmp_path: Path, fields: dict[str, A
         assert found.json()["error"]["message"].startswith(message)
 
 
-async def test_a_file_for_another_purpose_is_no_input(tmp_path: Path) -> None:
+async def test_s_batch_a_file_for_another_purpose_is_no_input(tmp_path: Path) -> None:
     async with batch_daemon(tmp_path, BatchModel(echo)) as daemon:
         file = await daemon.sdk().files.create(file=("a", lines(1)), purpose="user_data")
         with pytest.raises(openai.BadRequestError, match="expected a file with purpose batch; it has user_data"):
             await daemon.sdk().batches.create(input_file_id=file.id, endpoint=ENDPOINT, completion_window="24h")
 
 
-async def test_a_rejected_request_is_a_line_of_the_error_file(tmp_path: Path) -> None:
+async def test_s_batch_a_rejected_request_is_a_line_of_the_error_file(tmp_path: Path) -> None:
     async def answer(prompt: str) -> Said:
         return Said(status=400, body={"error": {"message": "no"}}) if prompt == "bad" else Said(prompt)
 
@@ -177,7 +180,7 @@ async def test_a_rejected_request_is_a_line_of_the_error_file(tmp_path: Path) ->
         assert model.asked.count("bad") == 1
 
 
-async def test_a_failed_line_is_sent_again_at_most_three_times(tmp_path: Path, no_waits: None) -> None:
+async def test_s_batch_a_failed_line_is_sent_again_at_most_three_times(tmp_path: Path, no_waits: None) -> None:
     model = BatchModel(echo)
 
     async def answer(prompt: str) -> Said:
@@ -194,7 +197,7 @@ async def test_a_failed_line_is_sent_again_at_most_three_times(tmp_path: Path, n
         assert (model.asked.count("once"), model.asked.count("never")) == (2, 3)
 
 
-async def test_a_batch_waits_while_the_model_server_is_unavailable(tmp_path: Path, no_waits: None) -> None:
+async def test_s_batch_a_batch_waits_while_the_model_server_is_unavailable(tmp_path: Path, no_waits: None) -> None:
     model = BatchModel(echo)
 
     async def answer(prompt: str) -> Said:
@@ -210,7 +213,7 @@ async def test_a_batch_waits_while_the_model_server_is_unavailable(tmp_path: Pat
         assert len(model.asked) > 20
 
 
-async def test_unfinished_lines_expire_and_finished_ones_are_delivered(tmp_path: Path, no_waits: None) -> None:
+async def test_s_batch_unfinished_lines_expire_and_finished_ones_are_delivered(tmp_path: Path, no_waits: None) -> None:
     model = BatchModel(echo)
     is_last = asyncio.Event()
 
@@ -236,7 +239,7 @@ async def test_unfinished_lines_expire_and_finished_ones_are_delivered(tmp_path:
         ]  # fmt: skip
 
 
-async def test_cancelling_lets_lines_in_flight_finish(tmp_path: Path) -> None:
+async def test_s_batch_cancelling_lets_lines_in_flight_finish(tmp_path: Path) -> None:
     may_answer = asyncio.Event()
 
     async def answer(prompt: str) -> Said:
@@ -279,7 +282,7 @@ async def test_cancelling_lets_lines_in_flight_finish(tmp_path: Path) -> None:
         ("/v1/responses/input_tokens", {"input": "hi"}, "input_tokens"),
     ],
 )
-async def test_each_route_with_whole_responses_is_an_endpoint(
+async def test_s_batch_each_route_with_whole_responses_is_an_endpoint(
     tmp_path: Path, endpoint: str, body: dict[str, Any], expected: str
 ) -> None:
     async with batch_daemon(tmp_path, BatchModel(echo)) as daemon:
@@ -290,7 +293,7 @@ async def test_each_route_with_whole_responses_is_an_endpoint(
         assert expected in line["response"]["body"]
 
 
-async def test_the_guardrails_apply_to_lines(tmp_path: Path) -> None:
+async def test_s_batch_the_guardrails_apply_to_lines(tmp_path: Path) -> None:
     async def answer(prompt: str) -> Said:
         return Said('<tool_call>{"name": "get_weather", "arguments": {"days": "3"}}</tool_call>')
 
@@ -305,7 +308,7 @@ async def test_the_guardrails_apply_to_lines(tmp_path: Path) -> None:
         assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("get_weather", {"days": 3})
 
 
-async def test_a_batch_goes_on_in_the_next_daemon_and_sends_only_lines_in_flight_again(tmp_path: Path) -> None:
+async def test_s_batch_a_batch_goes_on_in_the_next_daemon_and_sends_only_lines_in_flight_again(tmp_path: Path) -> None:
     answered: list[str] = []
 
     async def answer(prompt: str) -> Said:
@@ -334,7 +337,7 @@ async def test_a_batch_goes_on_in_the_next_daemon_and_sends_only_lines_in_flight
         assert len(again.asked) == 50
 
 
-async def test_a_few_lines_use_all_slots(tmp_path: Path) -> None:
+async def test_s_batch_a_few_lines_use_all_slots(tmp_path: Path) -> None:
     model = BatchModel(echo)
     is_full = asyncio.Event()
 
@@ -351,7 +354,7 @@ async def test_a_few_lines_use_all_slots(tmp_path: Path) -> None:
         assert (batch.status, model.most) == ("completed", 4)
 
 
-async def test_the_first_line_of_a_long_prefix_goes_alone(tmp_path: Path) -> None:
+async def test_s_batch_the_first_line_of_a_long_prefix_goes_alone(tmp_path: Path) -> None:
     system = {"role": "system", "content": "You are a careful assistant. " * 100}
     content = b"".join(
         to_line(f"p{number}", [system, {"role": "user", "content": f"p{number}"}]) for number in range(30)
@@ -377,3 +380,31 @@ async def test_the_first_line_of_a_long_prefix_goes_alone(tmp_path: Path) -> Non
 @pytest.fixture
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forge_proxy.batches.shard_handler._WAIT_SECONDS", (0.001,))
+
+
+class Notifications:
+    """`NotificationSender` that keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Any, str]] = []
+
+    async def send(self, url: str, body: bytes, key: str) -> None:
+        self.sent.append((url, json.loads(body), key))
+
+
+@pytest.mark.parametrize(("content", "status"), [(lines(3), "completed"), (b"{}\n", "failed")])
+async def test_s_batch_the_client_is_notified_when_its_batch_has_ended(
+    tmp_path: Path, content: bytes, status: str
+) -> None:
+    notifications, url = Notifications(), "http://client.example/batches"
+    settings = {"tools": {"callbacks": {"allow": ["http://client.example"], "secret": "s" * 32}}}
+    async with batch_daemon(tmp_path, BatchModel(echo), settings=settings, sender=notifications) as daemon:
+        with pytest.raises(openai.BadRequestError, match="notify_url"):
+            await daemon.submit(lines(1), extra_body={"notify_url": "http://other.example/"})
+        batch = await daemon.submit(content, extra_body={"notify_url": url})
+        await daemon.wait(batch.id)
+        await until(lambda: bool(notifications.sent))
+
+    ((called, body, key),) = notifications.sent
+    assert (called, body["job"]["id"], body["job"]["status"]) == (url, batch.id, status)
+    assert key.startswith(f"{batch.id}:")

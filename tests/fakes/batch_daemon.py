@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,12 @@ from forge_proxy.engine.events import Event
 from forge_proxy.jobs.kinds import JobKinds
 from forge_proxy.jobs.local_scheduler import LocalScheduler
 from forge_proxy.jobs.phases import PhaseDeps
-from forge_proxy.jobs.ports import JobStore
+from forge_proxy.jobs.ports import JobStore, NotificationSender
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.settings import given
 from forge_proxy.store.jobs import JobRepository
+from forge_proxy.tools.notifications import check_notify_url
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedResponse, whole
 
@@ -158,7 +160,12 @@ class TestClock:
 
 @asynccontextmanager
 async def batch_daemon(
-    folder: Path, model: BatchModel, *, slots: int = 4, settings: Mapping[str, Any] | None = None
+    folder: Path,
+    model: BatchModel,
+    *,
+    slots: int = 4,
+    settings: Mapping[str, Any] | None = None,
+    sender: NotificationSender | None = None,
 ) -> AsyncGenerator[BatchDaemon]:
     """Open the daemon on the store in a folder; at the end its jobs stop where they are."""
     place = {"url": f"sqlite+aiosqlite:///{folder}/runs.db"}
@@ -178,8 +185,9 @@ async def batch_daemon(
 
         deps = PhaseDeps(JobKinds(*parts.handlers()), clock.now, lambda job, error: reports.append((job, error)))
         writers = JobWriters(open_store, clock.now)
-        jobs = Jobs(writers, LocalScheduler(writers, deps, {"lines": lambda: slots}), deps)
-        batches = parts.service(jobs)
+        scheduler = LocalScheduler(writers, deps, {"lines": lambda: slots})
+        jobs = Jobs(writers, scheduler, deps, sender=sender)
+        batches = parts.service(jobs, partial(check_notify_url, config=config.tools.callbacks))
         app = create_app(engine, backend, config.server, files=parts.files, batches=batches, lines=parts.executor)
         transport = httpx2.ASGITransport(app)
         try:

@@ -55,6 +55,7 @@ class BatchRequest:
     metadata: Mapping[str, str] | None = None
     output_expires_after: int | None = None
     """Seconds after which the output files are deleted; None for the days of the configuration."""
+    notify_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from forge_proxy.wire.clients import fields
 from forge_proxy.wire.clients.files import read_expiry
 from forge_proxy.wire.clients.responses.conversations import read_metadata
 
+_MAX_URL = 2000
 _WINDOW = re.compile(r"(\d{1,3})([hd])", re.ASCII)
 
 
@@ -28,7 +29,9 @@ def decode_batch_request(body: JsonObject, endpoints: Collection[str]) -> BatchR
         raise InvalidRequest("endpoint", f"expected one of {', '.join(sorted(endpoints))}")
     window = body.get("completion_window")
     metadata: dict[str, str] | None = orjson.loads(read_metadata(body)) if body.get("metadata") is not None else None
-    return BatchRequest(file_id, endpoint, str(window), _read_window(window), metadata, _read_output_expiry(body))
+    return BatchRequest(
+        file_id, endpoint, str(window), _read_window(window), metadata, _read_output_expiry(body), _read_url(body)
+    )
 
 
 def encode_batch(batch: BatchProgress) -> JsonObject:
@@ -108,6 +111,13 @@ def _read_window(value: Json) -> int:
     if not MIN_WINDOW <= seconds <= MAX_WINDOW:
         raise InvalidRequest("completion_window", "expected 24h, or another time from 1h to 7d")
     return seconds
+
+
+def _read_url(body: JsonObject) -> str | None:
+    url = body.get("notify_url")
+    if url is not None and not (isinstance(url, str) and len(url) <= _MAX_URL):
+        fields.reject("notify_url", f"a URL of at most {_MAX_URL} characters", url)
+    return url
 
 
 def _read_output_expiry(body: JsonObject) -> int | None:
