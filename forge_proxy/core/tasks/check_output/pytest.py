@@ -11,6 +11,8 @@ from forge_proxy.core.tasks.findings import Finding
 _COLLECTED = re.compile(r"^(?:collected (\d+) items?|\d+ workers? \[(\d+) items?\])", re.MULTILINE)
 _DESELECTED = re.compile(r"^collected \d+ items?.* / (\d+) deselected", re.MULTILINE)
 _SUMMARY = re.compile(r"^=* ?(?:\d+ [a-z]+(?:, )?)+ in [\d.]+s", re.MULTILINE)
+_PROGRESS = re.compile(r"^([.FEsxX]+) +\[ *\d+%\]$", re.MULTILINE)
+"""A line of the tests that have run. With `-qq` there is no summary."""
 _COUNTED = re.compile(r"(\d+) (passed|failed|skipped|xfailed|xpassed|errors?)\b")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (?P<id>\S+\.py(?:::.+?)?)(?: - (?P<text>.*))?$", re.MULTILINE)
 _SECTION = re.compile(r"^_{3,} (?:ERROR (?:at \w+ of|collecting) )?(?P<name>.+?) _{3,}$", re.MULTILINE)
@@ -22,7 +24,8 @@ _MAX_REASON_LINES = 8
 
 def is_pytest(output: str) -> bool:
     """Whether an output is pytest's."""
-    return bool(_SUMMARY.search(output) or _COLLECTED.search(output) or "short test summary info" in output)
+    is_found = any(pattern.search(output) for pattern in (_SUMMARY, _COLLECTED, _PROGRESS))
+    return is_found or "short test summary info" in output
 
 
 def count_tests(output: str) -> int | None:
@@ -32,6 +35,8 @@ def count_tests(output: str) -> int | None:
         deselected = _DESELECTED.search(output)
         return collected - (int(deselected[1]) if deselected else 0)
     summaries = list(_SUMMARY.finditer(output))
+    if not summaries and (lines := _PROGRESS.findall(output)):
+        return sum(map(len, lines))
     if not summaries:
         return 0 if re.search(r"^=* ?no tests ran", output, re.MULTILINE) else None
     counted = _COUNTED.findall(summaries[-1][0])
@@ -62,7 +67,8 @@ def read_pytest_findings(check: str, output: str, roots: Sequence[str]) -> Seque
 def _split_sections(output: str) -> Mapping[str, str]:
     """Return the texts of the failures by their titles, such as `TestA.test_b`."""
     heads = list(_SECTION.finditer(output))
-    ends = [*(head.start() for head in heads[1:]), len(output)]
+    starts = [head.start() for head in heads]
+    ends = [*starts[1:], len(output)][: len(heads)]
     return {head["name"]: output[head.end() : end] for head, end in zip(heads, ends, strict=True)}
 
 

@@ -153,6 +153,13 @@ def test_failed_tests_of_pytest_with_reason_and_place() -> None:
     ]
 
 
+def test_failures_without_tracebacks() -> None:
+    (found,) = read("short test summary info\nFAILED tests/test_a.py::test_x - assert 1 == 2\n1 failed in 0.1s\n")
+
+    assert (found.path, found.line, found.code) == ("tests/test_a.py", None, "tests/test_a.py::test_x")
+    assert found.message == "assert 1 == 2"
+
+
 def test_an_error_during_collection_is_a_finding() -> None:
     text = (
         "collected 5 items / 1 error\n\n==== ERRORS ====\n"
@@ -183,6 +190,7 @@ def test_an_error_during_collection_is_a_finding() -> None:
         ("1 failed, 3 passed, 2 skipped, 1 xfailed, 4 warnings in 65.1s (0:01:05)\n", 7),
         ("=== 5 passed in 0.10s ===\n", 5),
         ("no tests ran in 0.01s\nshort test summary info\n", 0),
+        (".....F [ 50%]\n...E.s [100%]\n", 12),
         ("Found 2 errors.\n", None),
     ],
 )
