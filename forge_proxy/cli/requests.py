@@ -133,6 +133,8 @@ def ledger(
         show(response, as_json=True)
         return
     print(response["summary"])
+    for alert in response["alerts"]:
+        print(f"Got worse: {alert['summary']}")
     table = ledger_table(response)
     if table:
         print()

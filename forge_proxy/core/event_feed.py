@@ -18,6 +18,8 @@ EventName: TypeAlias = Literal[
     "chat template not learned",
     "compacted",
     "failed",
+    "fault rate above its past",
+    "fault rate as before",
     "fields omitted",
     "job",
     "loop",

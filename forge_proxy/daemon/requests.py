@@ -19,6 +19,7 @@ from forge_proxy.engine.models import Models
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry.content_encoder import ContentEncoder
 from forge_proxy.telemetry.fan_out import EventFanOut
+from forge_proxy.telemetry.ledger_watch import LedgerWatch
 from forge_proxy.telemetry.request_metrics import ModelLabels
 from forge_proxy.telemetry.request_writer import RequestWriter
 
@@ -30,8 +31,9 @@ if TYPE_CHECKING:  # importing SQLAlchemy takes most of a second
 class StoredRequests:
     """Opens the repositories when they are first needed. Implements `api.admin.services.RequestSource`."""
 
-    def __init__(self, database: SharedDatabase) -> None:
+    def __init__(self, database: SharedDatabase, *, has_alerts: bool) -> None:
         self._database = database
+        self.has_alerts = has_alerts
 
     async def requests(self) -> RequestRepository:
         """Return the stored requests. Raises `StoreUnavailable`."""
@@ -61,22 +63,26 @@ async def store_requests(
     if not store.requests:
         yield None
         return
-    stored = StoredRequests(database)
+    stored = StoredRequests(database, has_alerts=settings.ledger.alerts == "on")
     retention = RequestRetention(
         store.request_days, store.max_requests, store.ledger_days, store.content_days, store.max_content_mb * MEGABYTE
     )
     writer = RequestWriter(stored.requests, _ModelDescriptions(models).describe, retention, log, contents)
     running = asyncio.create_task(writer.run())
-    encoding = asyncio.create_task(contents.run()) if contents is not None else None
+    beside = [asyncio.create_task(contents.run())] if contents is not None else []
     listeners.add(writer)
+    if stored.has_alerts:
+        watch = LedgerWatch(stored.ledger, listeners, log)
+        listeners.add(watch)
+        beside.append(asyncio.create_task(watch.run()))
     try:
         yield stored
     finally:
         await asyncio.sleep(0)  # events are observed in the next iteration of the event loop
         await writer.close(running)
-        if encoding is not None:
-            encoding.cancel()
-            await asyncio.wait([encoding])
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
 
 
 class _ModelDescriptions:

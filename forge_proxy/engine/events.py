@@ -9,6 +9,7 @@ from forge_proxy.core.budget import Budget
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.core.requests.alerts import LedgerAlert
 from forge_proxy.core.requests.records import RequestRecord
 
 
@@ -226,6 +227,21 @@ class ToolServerFailed:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class FaultRateRaised:
+    """The fault rate of a tool of a model is above its own past. Reported once, until it is no longer so."""
+
+    alert: LedgerAlert
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRateSettled:
+    """The fault rate of a tool of a model is no longer above its own past."""
+
+    model: str
+    tool: str
+
+
 Event: TypeAlias = (
     SlotsDetected
     | BudgetResolved
@@ -250,4 +266,6 @@ Event: TypeAlias = (
     | RunNotResumable
     | ToolServerFailed
     | NotificationFailed
+    | FaultRateRaised
+    | FaultRateSettled
 )

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import RowMapping, Select, Table, delete, func, select
+from sqlalchemy import Integer, RowMapping, Select, Table, cast, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from forge_proxy.core.requests.alerts import WINDOW_HOURS, CallWindow
 from forge_proxy.core.requests.ledger import (
     LedgerCounts,
     LedgerKey,
@@ -41,7 +42,7 @@ _REQUEST_COUNTS = tuple(field.name for field in fields(RequestCounts))
 
 
 class LedgerRepository:
-    """`api.admin.ledger.LedgerReader` in a database."""
+    """`api.admin.ledger.LedgerReader` and `telemetry.ledger_watch.CallWindows` in a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -52,6 +53,18 @@ class LedgerRepository:
         chosen = select(*keys, *sums).where(*_within(LEDGER, since, until, model)).group_by(*keys)
         rows = await self._read(chosen)
         return [LedgerRow(LedgerKey(**_part(row, _KEY)), LedgerCounts(**_numbers(row, _COUNTS))) for row in rows]
+
+    async def call_windows(self, first: int, last: int) -> Sequence[CallWindow]:
+        """See the port."""
+        age = cast((last - LEDGER.c.hour) // WINDOW_HOURS, Integer).label("age")
+        sums = func.sum(LEDGER.c.calls).label("calls"), func.sum(LEDGER.c.calls - LEDGER.c.clean).label("faults")
+        keys = (age, LEDGER.c.model, LEDGER.c.tool)
+        chosen = select(*keys, *sums).where(LEDGER.c.hour >= first, LEDGER.c.hour <= last).group_by(*keys)
+        rows = await self._read(chosen)
+        return [
+            CallWindow(int(row["age"]), row["model"], row["tool"], int(row["calls"]), int(row["faults"]))
+            for row in rows
+        ]
 
     async def hours(self, since: float, until: float, model: str | None) -> Sequence[RequestHour]:
         """See the port."""

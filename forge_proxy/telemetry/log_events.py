@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, assert_never
 
 from forge_proxy.core.event_feed import EventLevel, EventName
-from forge_proxy.core.guardrails.report import as_fits
+from forge_proxy.core.guardrails.report import as_fits, cut_name
 from forge_proxy.engine.events import (
     AttemptRetried,
     BudgetResolved,
     ContextCompacted,
     Event,
+    FaultRateRaised,
+    FaultRateSettled,
     FieldsOmitted,
     JobStatusChanged,
     LoopDetected,
@@ -47,6 +49,7 @@ _FIELDS_OMITTED = "fields that the model server has no place for"
 _UNUSABLE_SCHEMAS = "schemas that cannot be used"
 _EndEvent: TypeAlias = RequestAnswered | RequestFailed | RequestAbandoned
 _RunEvent: TypeAlias = RunStatusChanged | JobStatusChanged | RunNotResumable | ToolServerFailed | NotificationFailed
+_LedgerEvent: TypeAlias = FaultRateRaised | FaultRateSettled
 _RequestEvent: TypeAlias = (
     ToolsUnvalidated | PromptTruncated | ContextCompacted | AttemptRetried | LostResponseRetried | LoopDetected
 )
@@ -80,6 +83,8 @@ def to_log_line(event: Event) -> LogLine:
         return _end_line(event)
     if isinstance(event, _RunEvent):
         return _run_line(event)
+    if isinstance(event, _LedgerEvent):
+        return _ledger_line(event)
     return _request_line(event)
 
 
@@ -124,6 +129,25 @@ def _server_line(event: _ServerEvent) -> LogLine:
         case ModelFailed(model, why, seconds):
             fields = {"model": model, "error": why, "refused_seconds": round(seconds)}
             return LogLine("model not loaded", fields, "warning")
+        case _:
+            assert_never(event)
+
+
+def _ledger_line(event: _LedgerEvent) -> LogLine:
+    """Return the log line of an alert of the reliability ledger."""
+    match event:
+        case FaultRateRaised(alert):
+            rates = {
+                "rate": round(alert.recent.value or 0, 4),
+                "calls": alert.recent.total,
+                "past_rate": round(alert.past.value or 0, 4),
+                "past_calls": alert.past.total,
+                "p_value": float(f"{alert.p_value:.2g}"),
+            }
+            tool = cut_name(alert.tool) or "(no call)"
+            return LogLine("fault rate above its past", {"model": alert.model, "tool": tool, **rates}, "warning")
+        case FaultRateSettled(model, tool):
+            return LogLine("fault rate as before", {"model": model, "tool": cut_name(tool) or "(no call)"})
         case _:
             assert_never(event)
 

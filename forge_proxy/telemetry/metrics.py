@@ -15,6 +15,8 @@ from prometheus_client.exposition import choose_encoder
 from forge_proxy.engine.events import (
     BudgetResolved,
     Event,
+    FaultRateRaised,
+    FaultRateSettled,
     RequestAbandoned,
     RequestAnswered,
     RequestFailed,
@@ -62,6 +64,9 @@ class DaemonMetrics:
             ("result",),
             registry=registry,
         )
+        self._alerts = Gauge(
+            "forge_ledger_alerts", "Tools of a model whose fault rate is above its past", ("model",), registry=registry
+        )
         self._queue_depth = Gauge("forge_queue_depth", "Requests in the queue, by state", ("state",), registry=registry)
         self._backend_up = Gauge("forge_backend_up", "1 if the model server is ready, else 0", registry=registry)
 
@@ -70,6 +75,10 @@ class DaemonMetrics:
         match event:
             case RequestAnswered(record) | RequestFailed(record) | RequestAbandoned(record):
                 self._requests.add(record)
+            case FaultRateRaised(alert):
+                self._alerts.labels(self._models.label(alert.model)).inc()
+            case FaultRateSettled(model):
+                self._alerts.labels(self._models.label(model)).dec()
             case BudgetResolved(model, budget) if budget.tokens is not None:
                 self._set_window(model, budget.tokens)
             case ServerStateChanged(_, state, _, model):

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import delete
 
 from forge_proxy.core.guardrails.turn import Outcome
+from forge_proxy.core.requests.alerts import CallWindow
 from forge_proxy.core.requests.ledger import LedgerCounts, LedgerKey, RequestCounts
 from forge_proxy.core.requests.records import AttemptRecord, CallRecord, RequestOrigin, TokenCounts
 from forge_proxy.core.requests.stored import (
@@ -232,3 +233,21 @@ async def test_the_oldest_texts_are_deleted_by_size(stores: Stores) -> None:
     assert len(await texts_after_pruning(stores, RequestRetention(30, 1000, 365, max_content=4500), NOON)) == 4
     assert await texts_after_pruning(stores, RequestRetention(30, 1000, 365, max_content=1000), NOON) == ["r299"]
     assert await texts_after_pruning(stores, RequestRetention(30, 2, 365), NOON) == ["r299"]
+
+
+async def test_calls_by_windows_of_a_day(stores: Stores) -> None:
+    clean = (CallRecord("search", Outcome.CLEAN),)
+    rescued = (CallRecord("search", Outcome.RESCUED),)
+    await stores.requests.add([
+        ended(at=NOON, calls=clean),
+        ended(at=NOON - 23 * HOUR, calls=rescued, result="rescued"),
+        ended(at=NOON - 24 * HOUR, calls=clean, result="retried", attempts=(FAULTY, AttemptRecord(2))),
+        ended(at=NOON - 100 * HOUR, calls=clean),
+    ])  # fmt: skip
+
+    last = NOON // HOUR
+    found = await stores.ledger.call_windows(last - 47, last)
+
+    assert sorted(found, key=lambda one: one.age) == [
+        CallWindow(0, "m", "search", 2, 1), CallWindow(1, "m", "search", 2, 1),
+    ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
@@ -11,6 +12,7 @@ from fastapi import Query
 from pydantic import BaseModel, Field
 
 from forge_proxy.core.rates import Rate
+from forge_proxy.core.requests.alerts import CallWindow, LedgerAlert, find_alerts, hours_to_compare
 from forge_proxy.core.requests.ledger import LedgerCounts, RequestCounts
 from forge_proxy.core.requests.stored import DURATION_BOUNDS, DurationClass, LedgerRow, RequestHour
 from forge_proxy.core.requests.worth import describe_worth
@@ -31,6 +33,10 @@ class LedgerReader(Protocol):
 
     async def durations(self, since: float, until: float, model: str | None) -> Sequence[DurationClass]:
         """Return the durations of requests by classes."""
+        ...
+
+    async def call_windows(self, first: int, last: int) -> Sequence[CallWindow]:
+        """Return the calls of each model and tool in the periods up to an hour."""
         ...
 
 
@@ -91,12 +97,32 @@ class DurationClassInfo(BaseModel):
     count: int
 
 
+class LedgerAlertInfo(BaseModel):
+    """A tool of a model whose fault rate in the last 24 hours is above its own past."""
+
+    model: str
+    tool: str = Field(description="As in `rows`.")
+    recent: RateInfo
+    recent_calls: int
+    past: RateInfo = Field(description="The rate in the 28 days before.")
+    past_calls: int
+    p_value: float = Field(description="Fisher's exact test, one-sided, corrected for the number of tools by Holm.")
+    summary: str
+
+
+class LedgerAlerts(BaseModel):
+    """The models that got worse."""
+
+    data: list[LedgerAlertInfo]
+
+
 class LedgerInfo(BaseModel):
     """The ledger of a period."""
 
     since: float
     until: float
     summary: str = Field(description="One sentence: what the guardrails were worth.")
+    alerts: list[LedgerAlertInfo] = Field(description="Models that got worse, whatever the period.")
     requests: RequestCountsInfo
     valid_without: RateInfo = Field(description="Share of the judged requests that were valid as the model wrote them.")
     valid_with: RateInfo = Field(description="Share of the judged requests that ended with a valid response.")
@@ -110,9 +136,15 @@ class LedgerEndpoints:
     """The endpoint of `/ledger`."""
 
     def __init__(
-        self, open_ledger: Callable[[], Awaitable[LedgerReader]], wall_clock: Callable[[], float] = time.time
+        self,
+        open_ledger: Callable[[], Awaitable[LedgerReader]],
+        wall_clock: Callable[[], float] = time.time,
+        *,
+        has_alerts: bool = True,
     ) -> None:
+        """`has_alerts`: `ledger.alerts`."""
         self._open = open_ledger
+        self._has_alerts = has_alerts
         self._wall_clock = wall_clock
 
     async def read(
@@ -133,6 +165,7 @@ class LedgerEndpoints:
             since=since,
             until=until,
             summary=describe_worth(total, until - since),
+            alerts=await self._find_alerts(ledger),
             requests=RequestCountsInfo.model_validate(asdict(total)),
             valid_without=_to_rate(total.clean, total.judged),
             valid_with=_to_rate(total.clean + total.recovered, total.judged),
@@ -141,6 +174,35 @@ class LedgerEndpoints:
             durations=[_to_class(one) for one in durations],
             duration_bounds=list(DURATION_BOUNDS),
         )
+
+    async def alerts(self) -> LedgerAlerts:
+        """Show the models that got worse: fault rates of the last 24 hours above those of the 28 days before."""
+        return LedgerAlerts(data=await self._find_alerts(await self._open()))
+
+    async def _find_alerts(self, ledger: LedgerReader) -> list[LedgerAlertInfo]:
+        if not self._has_alerts:
+            return []
+        windows = await ledger.call_windows(*hours_to_compare(self._wall_clock()))
+        return [_to_alert(alert) for alert in await asyncio.to_thread(find_alerts, windows)]
+
+
+def _to_alert(alert: LedgerAlert) -> LedgerAlertInfo:
+    recent, past = alert.recent, alert.past
+    where = f"{alert.model}, {alert.tool or 'responses without a call'}"
+    return LedgerAlertInfo(
+        model=alert.model,
+        tool=alert.tool,
+        recent=_to_rate(recent.hits, recent.total),
+        recent_calls=recent.total,
+        past=_to_rate(past.hits, past.total),
+        past_calls=past.total,
+        p_value=alert.p_value,
+        summary=f"{where}: {_percent(recent)} of the calls of the last 24 hours had a fault, {_percent(past)} before.",
+    )
+
+
+def _percent(rate: Rate) -> str:
+    return f"{100 * (rate.value or 0):.1f} %"
 
 
 def _to_rows(rows: Sequence[LedgerRow]) -> list[LedgerRowInfo]:

@@ -132,7 +132,7 @@ def _add_text_responses(add: Callable[..., None], path: str, text_responses: Tex
 
 
 def _add_requests(add: Callable[..., None], stored: RequestSource, engine: Engine) -> None:
-    requests, ledger = RequestEndpoints(stored.requests), LedgerEndpoints(stored.ledger)
+    requests, ledger = RequestEndpoints(stored.requests), LedgerEndpoints(stored.ledger, has_alerts=stored.has_alerts)
     replays = ReplayEndpoints(stored.requests, engine)
     unknown = error_responses(**{"404": "No such request."})
     add("GET", "/requests", requests.list, "List the finished requests", _NO_STORE)
@@ -145,6 +145,7 @@ def _add_requests(add: Callable[..., None], stored: RequestSource, engine: Engin
     add("POST", "/requests/{request}/replay", replays.replay, "Send a request again", {**no_text, **answers})
     add("GET", "/requests/{request}/export", replays.export, "Export a request as golden cases", {**no_text, **_GOLDEN})
     add("GET", "/ledger", ledger.read, "Show the reliability ledger", _NO_STORE)
+    add("GET", "/ledger/alerts", ledger.alerts, "Show the models that got worse", _NO_STORE)
 
 
 def _add_jobs(add: Callable[..., None], jobs: JobEndpoints) -> None:

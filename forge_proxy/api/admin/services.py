@@ -29,6 +29,11 @@ class BackendSelection:
 class RequestSource(Protocol):
     """The stored requests. Both methods raise `StoreUnavailable`."""
 
+    @property
+    def has_alerts(self) -> bool:
+        """Whether models that got worse are reported."""
+        ...
+
     async def requests(self) -> RequestReader:
         """Return the stored requests."""
         ...
