@@ -24,6 +24,20 @@ export async function api(path, { method = "GET", body, signal } = {}) {
   }
 }
 
+/** Save the file at a path of the admin API. Throws `ApiError`. */
+export async function download(path, name) {
+  const response = await fetch(`/admin/v1/${path}`, { headers: key(), cache: "no-store" });
+  if (!response.ok) {
+    const found = await response.json().catch(() => null);
+    throw new ApiError(found?.error?.message ?? `The daemon answered with status ${response.status}.`);
+  }
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
 function key() {
   const stored = sessionStorage.getItem(KEY);
   return stored ? { authorization: `Bearer ${stored}` } : {};

@@ -1,5 +1,6 @@
 // Chooses the view by the address, refreshes it, and reports the connection.
 
+import { watchAlerts } from "./alerts.js";
 import { ApiError } from "./api.js";
 import { el } from "./dom.js";
 import { ledger } from "./ledger.js";
@@ -62,4 +63,5 @@ addEventListener("hashchange", () => {
   main.focus();
 });
 showVersion().catch(report);
+watchAlerts(document.getElementById("alerts"));
 show();

@@ -1,6 +1,7 @@
 // The finished requests, and one of them with its attempts.
 
 import { api } from "./api.js";
+import { contents } from "./contents.js";
 import { card, count, duration, el, facts, table, time } from "./dom.js";
 
 const RESULTS = ["clean", "rescued", "repaired", "retried", "exhausted", "failed", "abandoned", "passthrough"];
@@ -63,6 +64,7 @@ export async function request({ main, signal, argument }) {
       one.interventions.length > 0 && el("ul", {}, one.interventions.map((text) => el("li", {}, text))),
     ),
     card("Attempts", attempts(one.all_attempts)),
+    ...contents(one, signal),
     el("p", {}, el("a", { href: "#/requests" }, "All requests")),
   );
 }
