@@ -102,7 +102,8 @@ def _plain_type(root: Any, field: Any) -> str:
         return ", ".join(code(str(value)) for value in field["enum"] if not isinstance(value, bool))
     match field.get("type"):
         case "array":
-            return f"list of {_plain_type(root, field.get('items', {}))}s"
+            items = _plain_type(root, field.get("items", {}))
+            return f"list of {items}" if items.endswith("`") else f"list of {items}s"
         case "object":
             return "mapping"
         case "string":

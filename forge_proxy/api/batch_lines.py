@@ -48,7 +48,7 @@ class BatchLineExecutor:
         connection = _NoConnection(body)
         await self._limited(scope, connection.receive, connection.send)
         task = asyncio.current_task()
-        if task is not None and task.cancelling():  # the endpoint has taken it for a shutdown
+        if task is not None and task.cancelling():  # the endpoint treated the cancellation as a shutdown
             raise asyncio.CancelledError
         failure = _classify(scope, connection)
         return LineResponse(connection.status, bytes(connection.body), failure)

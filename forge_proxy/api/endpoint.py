@@ -40,7 +40,7 @@ CLIENT_CLOSED_REQUEST = 499
 
 @dataclass(frozen=True, slots=True)
 class EndpointDeps:
-    """What the endpoints of all client APIs share."""
+    """The dependencies that the endpoints of all client APIs share."""
 
     engine: Engine
     config: ServerConfig

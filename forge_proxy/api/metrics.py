@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 
 class MetricsSource(Protocol):
-    """What renders the metrics."""
+    """Renders the metrics."""
 
     async def render(self, accept: str) -> tuple[bytes, str]:
         """Return the metrics and their content type, in the format that the `accept` header asks for."""

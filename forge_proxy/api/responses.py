@@ -112,7 +112,7 @@ class ResponseEndpoints:
         return JSONResponse({"id": response_id, "object": "response", "deleted": True}, headers=headers)
 
     async def list_input(self, request: Request) -> Response:
-        """List the items that a stored response answers, newest first unless `order=asc`."""
+        """List the input items of a stored response, newest first unless `order=asc`."""
         headers = {"x-request-id": request_id_of(request)}
         try:
             limit, order = read_page(request)

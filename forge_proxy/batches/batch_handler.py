@@ -24,7 +24,7 @@ _FINISH = RunPhase("finish", _QUEUE, max_attempts=3)
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a check of the input file results in."""
+    """The result of the validation of an input file."""
 
     faults: Sequence[LineFault]
     total: int = 0

@@ -1,4 +1,4 @@
-"""What files and batches need from outside."""
+"""The ports of files and batches."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _WAIT_SECONDS = (1, 2, 5, 10, 30)
 
 @dataclass(frozen=True, slots=True)
 class ShardDeps:
-    """What shards are processed with. `now` returns the seconds since 1970."""
+    """The dependencies of the processing of shards. `now` returns the seconds since 1970."""
 
     files: Files
     open_jobs: Callable[[], Awaitable[JobStore]]
@@ -176,7 +176,7 @@ class _ShardRun:
             on_prompt()
 
     async def _send(self, request: LineRequest) -> LineResponse | None:
-        """Return the response to a line; None if it is cancelled before, or if the window ends."""
+        """Return the response to a line; None if the batch is cancelled or its window ends first."""
         attempts, waits = 0, 0
         while (seconds := self._state.expires_at - self._deps.now()) > 0:
             limit = asyncio.timeout(seconds)

@@ -33,7 +33,7 @@ InputFile = Annotated[
     typer.Argument(metavar="FILE", help="JSON Lines: custom_id, method, url and body of each request."),
 ]
 Window = Annotated[
-    str, typer.Option("--window", help="When unfinished lines expire: 24h, or another time from 1h to 7d.")
+    str, typer.Option("--window", help="Time after which unfinished lines expire: 24h, or another from 1h to 7d.")
 ]
 
 
@@ -49,7 +49,7 @@ def run(
     context: typer.Context,
     file: InputFile,
     out: Annotated[
-        Path | None, typer.Option("--out", help="File for the responses. Default: FILE with .out.jsonl.")
+        Path | None, typer.Option("--out", help="File for the responses. Default: FILE with the suffix .out.jsonl.")
     ] = None,
     new: Annotated[bool, typer.Option("--new", help="Submit the file even if a batch of it exists.")] = False,
     window: Window = "24h",
@@ -90,7 +90,7 @@ def submit(
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """Submit a file and print the id of its batch, which is processed whether or not it is watched."""
+    """Submit a file and print the id of its batch, which the daemon processes in the background."""
     options = inherit_options(context, url, key, json)
     batch = _submit(options, file, window)
     show(batch, as_json=True) if options.as_json else print(batch["id"])
@@ -112,7 +112,7 @@ def list_batches(
 def show_batch(
     context: typer.Context, batch_id: BatchId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
 ) -> None:
-    """Show a batch: its status, counts, rate and remaining time, and the faults of its file."""
+    """Show a batch: its status, counts, rate and remaining time, and the errors in its file."""
     options = inherit_options(context, url, key, json)
     batch = options.remote.ask("GET", _path(batch_id))
     show(batch, as_json=True) if options.as_json else show_rows(batch_rows(batch))
@@ -132,8 +132,8 @@ def cancel(
 def output(
     context: typer.Context,
     batch_id: BatchId,
-    out: Annotated[Path | None, typer.Option("--out", help="File to write; by default they are printed.")] = None,
-    errors: Annotated[bool, typer.Option("--errors", help="The errors in place of the responses.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="The file to write. Default: stdout.")] = None,
+    errors: Annotated[bool, typer.Option("--errors", help="Print the errors instead of the responses.")] = False,
     url: OwnUrl = None,
     key: OwnKey = None,
 ) -> None:

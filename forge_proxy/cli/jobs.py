@@ -1,4 +1,4 @@
-"""`forge-proxy jobs`: jobs of every kind that a running daemon has."""
+"""`forge-proxy jobs`: the jobs of a running daemon, of every kind."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from forge_proxy.cli.run_rows import describe_event, describe_time, is_end
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import is_object
 
-jobs = typer.Typer(
-    name="jobs", help="Everything that the daemon executes in the background: list, show, watch, cancel."
-)
+jobs = typer.Typer(name="jobs", help="Jobs that the daemon executes in the background: list, show, watch, cancel.")
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job, as 'jobs list' prints it.")]
 
 
@@ -33,14 +31,14 @@ list_by_default(jobs, lambda options: _list(options, {"limit": 20}))
 @jobs.command("list")
 def list_jobs(
     context: typer.Context,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="The number of jobs, without those below them.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="The number of jobs, without their descendants.")] = 20,
     kind: Annotated[str | None, typer.Option("--kind", help="Only jobs of this kind, such as run.")] = None,
     status: Annotated[str | None, typer.Option("--status", help="Only jobs with this status.")] = None,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """List the jobs of all kinds, newest first, each with the jobs below it."""
+    """List the jobs of all kinds, newest first, each with its descendants."""
     wanted = {"limit": limit, "kind": kind, "status": status}
     query = {name: value for name, value in wanted.items() if value is not None}
     _list(inherit_options(context, url, key, json), query)
@@ -50,7 +48,7 @@ def list_jobs(
 def show_job(
     context: typer.Context, job_id: JobId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
 ) -> None:
-    """Show a job: its status, its next step, its outcome, and the jobs below it."""
+    """Show a job: its status, its next step, its outcome, and its descendants."""
     options = inherit_options(context, url, key, json)
     job = options.remote.admin("GET", _path(job_id))
     if options.as_json:
@@ -72,7 +70,7 @@ def watch(context: typer.Context, job_id: JobId, url: OwnUrl = None, key: OwnKey
 
 @jobs.command()
 def cancel(context: typer.Context, job_id: JobId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
-    """Cancel a job and the jobs below it; a step that is being executed may finish first."""
+    """Cancel a job and its descendants. A running step may finish first."""
     options = inherit_options(context, url, key, json)
     job = options.remote.admin("POST", f"{_path(job_id)}/cancel")
     if options.as_json:

@@ -17,13 +17,15 @@ _NOTICES = ("gap", "dropped", "stopping")
 
 def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new events until the daemon stops.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=10_000, help="How many stored events.")] = 100,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, max=10_000, help="The number of stored events to print first.")
+    ] = 100,
     event: Annotated[
-        list[str] | None, typer.Option("--event", help="Only events of this name, such as retried. Repeatable.")
+        list[str] | None, typer.Option("--event", help="Only events with this name, such as retried. Repeatable.")
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="Only events of this model.")] = None,
     client: Annotated[
-        str | None, typer.Option("--client", help="Only requests with this key label, or of this program.")
+        str | None, typer.Option("--client", help="Only requests with this key label, or from this program.")
     ] = None,
     request: Annotated[
         str | None, typer.Option("--request", metavar="ID", help="Only the request with this x-request-id.")
@@ -34,7 +36,7 @@ def logs(
     url: Url = DEFAULT_URL,
     key: Key = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON lines. Default if the output is no terminal.")
+        bool, typer.Option("--json", help="Print JSON lines. Default if the output is not a terminal.")
     ] = False,
 ) -> None:
     """Print the latest events of a running daemon, and with --follow each new one."""

@@ -1,4 +1,4 @@
-"""`forge-proxy requests` and `forge-proxy ledger`: what a running daemon has stored about its requests."""
+"""`forge-proxy requests` and `forge-proxy ledger`: the records that a running daemon has stored of its requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ requests = typer.Typer(
 
 
 class InvalidPeriod(ForgeError):
-    """An option that expects a period has another value."""
+    """The value of an option is not a period."""
 
     def __init__(self, given: str) -> None:
         super().__init__(f"--since {given}: expected a number of hours, days or weeks, such as 24h, 7d or 4w")
@@ -40,9 +40,9 @@ list_by_default(requests, lambda options: _list(options, {}))
 def list_requests(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, max=200, help="The largest number of requests.")] = 20,
-    result: Annotated[str | None, typer.Option(help="Only requests that ended like this, such as retried.")] = None,
+    result: Annotated[str | None, typer.Option(help="Only requests with this result, such as retried.")] = None,
     model: Annotated[str | None, typer.Option(help="Only requests to this model.")] = None,
-    fault: Annotated[str | None, typer.Option(help="Only requests of which an attempt had this fault.")] = None,
+    fault: Annotated[str | None, typer.Option(help="Only requests with an attempt that had this fault.")] = None,
     client: Annotated[str | None, typer.Option(help="Only requests with this key label.")] = None,
     url: OwnUrl = None,
     key: OwnKey = None,
@@ -76,17 +76,17 @@ def replay(
     context: typer.Context,
     request: _Id,
     guardrails: Annotated[
-        str | None, typer.Option(help="off, or a list of the guardrails that stay on, such as rescue,retry.")
+        str | None, typer.Option(help="The guardrails that stay on, such as rescue,retry; or off.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Another model.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Another temperature.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Another seed.")] = None,
-    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Another limit of the response.")] = None,
+    model: Annotated[str | None, typer.Option(help="Send it to this model instead.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Use this temperature instead.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Use this seed instead.")] = None,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Use this token limit instead.")] = None,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """Send a stored request again, and show both answers. Needs store.content: on."""
+    """Send a stored request again, and show both responses. Requires store.content: on."""
     options = inherit_options(context, url, key, json)
     sampling = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens}
     changes = {"guardrails": guardrails, "model": model, "sampling": _without_none(sampling)}
@@ -107,7 +107,7 @@ def export(
     url: OwnUrl = None,
     key: OwnKey = None,
 ) -> None:
-    """Write a stored request as golden cases, which `forge-proxy rescue` reads. Needs store.content: on."""
+    """Write a stored request as golden cases, which `forge-proxy rescue` reads. Requires store.content: on."""
     options = inherit_options(context, url, key, as_json=False)
     content = b"".join(options.remote.download(f"/admin/v1/requests/{_quote(request)}/export"))
     if output is None:
@@ -124,7 +124,7 @@ def ledger(
     key: Key = None,
     json: AsJson = False,
 ) -> None:
-    """Show what went wrong per model and tool, what became of it, and what the guardrails were worth."""
+    """Show the faults per model and tool, how they were resolved, and the effect of the guardrails."""
     query: dict[str, Any] = {"since": max(0.0, time.time() - _read_period(since))}
     if model is not None:
         query["model"] = model

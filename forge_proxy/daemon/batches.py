@@ -24,7 +24,7 @@ from forge_proxy.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class BatchParts:
-    """The files of a daemon, and what its batches are processed with."""
+    """The files of a daemon, and the dependencies of its batches."""
 
     files: Files
     executor: BatchLineExecutor

@@ -162,7 +162,7 @@ class Admission:
         return self.queue.schedule.find_failure(model, now)
 
     def reset_failures(self) -> None:
-        """Allow models that could not be loaded to be tried again immediately."""
+        """Allow models that could not be loaded to be retried immediately."""
         if self.queue.schedule is not None:
             self.queue.schedule = self.queue.schedule.without_failures()
 

@@ -19,7 +19,7 @@ def local_minute(moment: float) -> int:
 
 
 class BackgroundHours:
-    """The daily hours in local time; None stands for the whole day."""
+    """The daily hours in local time; None means the whole day."""
 
     def __init__(
         self,

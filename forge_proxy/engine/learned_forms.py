@@ -45,7 +45,7 @@ class LearnedForms:
 
     @property
     def learned(self) -> Mapping[str, LearnedTemplate]:
-        """What was learned, by model."""
+        """The learned markup of each model."""
         return self._learned
 
     async def of(self, model: str | None) -> LearnedForm | None:

@@ -164,7 +164,7 @@ class MemoryBudget:
 
 
 class RequestMemory:
-    """What a request reserves in addition to its body, for what is read for it. It is released when the request ends.
+    """The memory that a request reserves in addition to its body, for stored data that it reads, until it ends.
 
     Without a budget, nothing is counted.
     """
@@ -174,7 +174,7 @@ class RequestMemory:
         self._reserved = 0
 
     def take(self, size: int) -> None:
-        """Reserve `size` bytes. Raises `MemoryFull` if there is no room now: the request already holds its body."""
+        """Reserve `size` bytes. Raises `MemoryFull` if there is no room now: its body is already in memory."""
         if self._memory is None:
             return
         if not self._memory.extend(size):

@@ -30,7 +30,7 @@ from forge_proxy.jobs.writer import JobWriter
 
 @dataclass(frozen=True, slots=True)
 class PhaseDeps:
-    """What phases are run with. `report` is called with a job's id and an internal error."""
+    """The dependencies of phases. `report` is called with a job's id and an internal error."""
 
     kinds: JobKinds
     now: Callable[[], float]

@@ -1,4 +1,4 @@
-"""What jobs need from outside: a store, the kinds of jobs, and a scheduler."""
+"""The ports of jobs: a store, the handler of a kind of jobs, a scheduler, and a sender of notifications."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class JobStore(Protocol):
         ...
 
     async def below(self, roots: Sequence[str]) -> Sequence[JobHead]:
-        """Return the jobs below these jobs without a parent, oldest first."""
+        """Return the descendants of these top-level jobs, oldest first."""
         ...
 
     async def count_unfinished(self) -> Mapping[JobStatus, int]:
@@ -168,7 +168,7 @@ class JobStore(Protocol):
         ...
 
     async def delete(self, job_id: str) -> None:
-        """Delete a job, the jobs below it, their events, and the documents to which no other job refers.
+        """Delete a job, its descendants, their events, and the documents to which no other job refers.
 
         Raises `JobNotFound`.
         """
@@ -214,7 +214,7 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStatus:
-    """What a scheduler reports of itself. `name` is that of the setting `jobs.scheduler`."""
+    """The status of a scheduler. `name` is a value of the setting `jobs.scheduler`."""
 
     name: str
     queues: Mapping[str, QueueStatus]
@@ -244,7 +244,7 @@ class JobScheduler(Protocol):
         ...
 
     async def cancel(self, job_id: str) -> StoredJob:
-        """Cancel a job and the jobs below it: immediately, or when the phase that it is in ends.
+        """Cancel a job and its descendants: immediately, or when the phase that it is in ends.
 
         Raises `StoreUnavailable`, `JobNotFound`, `JobNotReadable`, and `JobConflict` if the job has completed or
         failed.

@@ -120,11 +120,11 @@ class Jobs:
         return await (await self._writers.store()).list(which, before=before, limit=limit)
 
     async def below(self, roots: Sequence[str]) -> Sequence[JobHead]:
-        """Return the jobs below these jobs without a parent, oldest first."""
+        """Return the descendants of these top-level jobs, oldest first."""
         return await (await self._writers.store()).below(roots)
 
     async def cancel(self, job_id: str) -> StoredJob:
-        """Cancel a job and the jobs below it. Raises `JobConflict` if it has completed or failed."""
+        """Cancel a job and its descendants. Raises `JobConflict` if it has completed or failed."""
         return await self._scheduler.cancel(job_id)
 
     async def wake(self, job_id: str) -> None:
@@ -152,7 +152,7 @@ class Jobs:
         return None if store is None else await store.count_unfinished()
 
     async def delete(self, job_id: str) -> None:
-        """Delete a job that has ended, and the jobs below it. Raises `JobConflict` if it has not."""
+        """Delete a job that has ended, and its descendants. Raises `JobConflict` if it has not."""
         store = await self._writers.store()
         head = await store.head(job_id)
         if not head.finished:

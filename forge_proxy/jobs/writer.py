@@ -36,7 +36,7 @@ class JobFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class StagedChange:
-    """What a phase wants to be stored with the action that it returns."""
+    """Changes that a phase stores together with the action that it returns."""
 
     events: tuple[NewEvent, ...] = ()
     state: str | None = None
@@ -91,7 +91,7 @@ class JobWriter:
 
     @property
     def action(self) -> StoredAction:
-        """What is to be done next. Raises `JobNotReadable`."""
+        """The next action of the job. Raises `JobNotReadable`."""
         return read_action(self.job.action)
 
     def stage(

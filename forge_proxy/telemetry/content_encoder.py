@@ -27,7 +27,7 @@ _AT_ONCE = 32
 """Texts that the thread encodes before the event loop hears of it."""
 
 ContentResult: TypeAlias = Literal["stored", "cut", "too_large", "dropped"]
-"""What became of a text: stored; stored with its long parts cut; too large even so; dropped, as too much waited."""
+"""The outcome of a text: stored; stored with its long parts cut; too large even then; dropped from a full queue."""
 
 
 class WaitingContent:
@@ -66,7 +66,7 @@ class ContentEncoder:
         self._is_reported = False
 
     def count_with(self, count: Callable[[ContentResult], None]) -> None:
-        """Report what becomes of later texts."""
+        """Report the outcome of later texts."""
         self._count = count
 
     def __call__(self, content: AttemptContent | RequestContent, /) -> None:

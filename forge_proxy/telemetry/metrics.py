@@ -1,6 +1,6 @@
 """Prometheus metrics: what the events of the engine add up to, and the present state, which is read at each scrape.
 
-Labels are bounded. A model that is not known is `other`, as is every name after the first 64; clients are no label.
+Labels are bounded. A model that is not known is `other`, as is every name after the first 64; clients are not a label.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from forge_proxy.telemetry.request_metrics import DURATION_BUCKETS, ModelLabels,
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """What a scrape reads."""
+    """The state of the daemon that a scrape reads."""
 
     is_backend_up: bool
     waiting: int
@@ -41,7 +41,7 @@ class DaemonMetrics:
     """The metrics of one daemon, with a registry of its own. It is a listener of events."""
 
     def __init__(self, is_known_model: Callable[[str], bool], read_state: Callable[[], Awaitable[LiveState]]) -> None:
-        """`is_known_model` says whether the backend lists a model; `read_state` is awaited by each scrape."""
+        """`is_known_model` returns whether the backend lists a model; `read_state` is awaited by each scrape."""
         self._read_state = read_state
         self._loading_since: dict[str, float] = {}
         self._default_window: int | None = None

@@ -43,7 +43,7 @@ class JobActivities:
 
     @activity.defn(name=CANCEL)
     async def cancel(self, job_id: str) -> Step:
-        """Cancel a job that runs no phase. If jobs below it have not ended, they have to be cancelled first."""
+        """Cancel a job that runs no phase. Descendants that have not ended must be cancelled first."""
         return await self._guard(job_id, self._cancel)
 
     @activity.defn(dynamic=True)

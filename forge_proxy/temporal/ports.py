@@ -1,4 +1,4 @@
-"""What the Temporal scheduler needs: a server, and from the store more than jobs."""
+"""The ports of the Temporal scheduler: the place where it works, and the outbox in the store."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class TemporalPlace:
 
     @property
     def queue_prefix(self) -> str:
-        """What the names of all task queues begin with."""
+        """The prefix of the names of all task queues."""
         return self.config.task_queue_prefix
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalDeps:
-    """What a daemon works for Temporal with."""
+    """The dependencies of a daemon that runs phases for Temporal."""
 
     writers: JobWriters
     phases: PhaseDeps

@@ -29,7 +29,7 @@ _PAUSE = 2.0
 
 @dataclass(frozen=True)
 class JobInput:
-    """What a workflow is started with."""
+    """The input of a workflow."""
 
     job_id: str
     queue_prefix: str
@@ -39,7 +39,7 @@ class JobInput:
 
 @dataclass(frozen=True)
 class Step:
-    """What a job does next: `run_phase`, `wait`, `await_children` or `finished`. A phase follows each of the waits."""
+    """The next step of a job: `run_phase`, `wait`, `await_children` or `finished`. A phase follows each wait."""
 
     type: str
     phase: str = ""
@@ -82,7 +82,7 @@ class JobWorkflow:
 
     @workflow.signal
     def cancel(self) -> None:
-        """Cancel the job and the jobs below it."""
+        """Cancel the job and its descendants."""
         self._is_cancelled = True
         if self._phase is not None:
             self._phase.cancel()

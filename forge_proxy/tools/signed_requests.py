@@ -1,4 +1,4 @@
-"""What requests to the servers of clients have in common: they are signed, and their origins are listed."""
+"""Requests to the servers of clients: signatures, and the list of allowed origins."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class FormBody:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueBody:
-    """A body of which nothing is known, or none."""
+    """A body that is not parsed, or no body."""
 
     raw: RawBytes = b""
     model: str | None = None

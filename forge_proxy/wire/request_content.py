@@ -33,7 +33,7 @@ LONGEST_TEXT = 4000
 _LEVEL = 1
 """zlib's fastest level: conversations shrink to a third, at some 100 MB a second."""
 _SMALL = 8
-"""What each value counts besides its characters."""
+"""The size that each value counts in addition to its characters."""
 
 
 class EncodedContent(NamedTuple):

@@ -21,16 +21,16 @@ class JobSummary(BaseModel):
     """A job in a list."""
 
     id: str
-    kind: str = Field(description="What the job is, such as `run`.")
+    kind: str = Field(description="The kind of the job, such as `run`.")
     status: JobStatus
-    title: str = Field(description="What the kind calls it, such as the name of a workflow.")
+    title: str = Field(description="A name for lists, such as that of the workflow.")
     model: str | None
-    parent: str | None = Field(description="The job that has created it.")
+    parent: str | None = Field(description="The job that created it.")
     created_at: float = Field(description="Seconds since 1970.")
     updated_at: float = Field(description="The time of its last change, in seconds since 1970.")
     wake_at: float | None = Field(description="When a waiting job continues by itself, in seconds since 1970.")
     last_event: int = Field(description="The id of its latest event.")
-    cancel_requested: bool = Field(description="Whether it is cancelled once its present step ends.")
+    cancel_requested: bool = Field(description="Whether it is cancelled once its current step ends.")
     children: list[JobSummary] = Field(description="The jobs that it has created, oldest first.")
 
 
@@ -67,16 +67,16 @@ class JobEndpoints:
             str | None, Query(max_length=128, description="The id of a job; only older ones are listed.")
         ] = None,
         kind: Annotated[str | None, Query(max_length=32, description="Only jobs of this kind.")] = None,
-        status: Annotated[JobStatus | None, Query(description="Only jobs in this state.")] = None,
+        status: Annotated[JobStatus | None, Query(description="Only jobs with this status.")] = None,
     ) -> JobPage:
-        """List the jobs that no other job has created, newest first, each with the jobs below it."""
+        """List the jobs that no other job has created, newest first, each with its descendants."""
         which = JobFilter(kind, status, is_top=True)
         found = await self._jobs.list(which, before=before, limit=limit + 1)
         more = found[limit - 1].id if found[limit:] else None
         return JobPage(data=[*await self._with_children(found[:limit])], next=more)
 
     async def read(self, job_id: JobIdInPath) -> JobInfo:
-        """Show a job and the jobs below it."""
+        """Show a job and its descendants."""
         return await self._to_info(await self._jobs.get(job_id))
 
     async def events(
@@ -92,7 +92,7 @@ class JobEndpoints:
         return event_stream(request, self._jobs.follow_events(job_id, after), self._keepalive_seconds)
 
     async def cancel(self, job_id: JobIdInPath) -> JobInfo:
-        """Cancel a job and the jobs below it, at once or when their present steps end."""
+        """Cancel a job and its descendants, at once or when their current steps end."""
         return await self._to_info(await self._jobs.cancel(job_id))
 
     async def _to_info(self, job: StoredJob) -> JobInfo:

@@ -1,4 +1,4 @@
-"""`/admin/v1/ledger`: what went wrong per model and tool, what became of it, and what the guardrails were worth."""
+"""`/admin/v1/ledger`: the faults per model and tool, how they were resolved, and the effect of the guardrails."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class LedgerInfo(BaseModel):
 
     since: float
     until: float
-    summary: str = Field(description="One sentence: what the guardrails were worth.")
+    summary: str = Field(description="One sentence about the effect of the guardrails.")
     alerts: list[LedgerAlertInfo] = Field(description="Models that got worse, whatever the period.")
     requests: RequestCountsInfo
     valid_without: RateInfo = Field(description="Share of the judged requests that were valid as the model wrote them.")

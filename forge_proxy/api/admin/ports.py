@@ -57,7 +57,7 @@ class RequestNotActive(ForgeError):
 
 
 class Followed(Protocol):
-    """What a limited number of clients follow."""
+    """A feed that a limited number of clients follow."""
 
     @property
     def followers(self) -> int: ...

@@ -1,4 +1,4 @@
-"""`/admin/v1/requests/{id}/replay` and `…/export`: a stored request once more, and as a test case."""
+"""`/admin/v1/requests/{id}/replay` and `…/export`: replays a stored request, or exports it as test cases."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReplaySampling(BaseModel):
 
 
 class ReplayChanges(BaseModel):
-    """What is different from the stored request; what is omitted stays as it was."""
+    """The changes to the stored request. Omitted fields keep its values."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -62,7 +62,7 @@ class ReplayChanges(BaseModel):
 
 
 class ReplayAttemptInfo(BaseModel):
-    """One attempt at an answer."""
+    """One attempt of a request."""
 
     number: int
     fault: str | None = Field(description="The fault for which it was retried.")
@@ -70,21 +70,21 @@ class ReplayAttemptInfo(BaseModel):
 
 
 class AnswerInfo(BaseModel):
-    """An answer to the request."""
+    """A response to the request, with its attempts."""
 
     request_id: str
-    model: str | None = Field(description="The model that answered.")
+    model: str | None = Field(description="The model that responded.")
     result: RequestResult
     interventions: list[str]
     seconds: float
     tokens: TokenInfo
     attempts: list[ReplayAttemptInfo]
     received: list[ReplyInfo] = Field(description="What the client received.")
-    error: str = Field(description="The error in which it ended; empty if there was none.")
+    error: str = Field(description="The error with which it ended; empty if there was none.")
 
 
 class ReplayInfo(BaseModel):
-    """The stored answer and the new one."""
+    """The stored response and the new one."""
 
     original: AnswerInfo
     replay: AnswerInfo

@@ -121,7 +121,7 @@ class RequestEndpoints:
         surface: Annotated[str | None, Query(max_length=64, description="Only requests of this client API.")] = None,
         client: Annotated[str | None, Query(max_length=64, description="Only requests with this key label.")] = None,
         fault: Annotated[
-            str | None, Query(max_length=32, description="Only requests of which an attempt had this fault.")
+            str | None, Query(max_length=32, description="Only requests with an attempt that had this fault.")
         ] = None,
         since: Annotated[float | None, Query(ge=0, description="Only those that ended then or later.")] = None,
         until: Annotated[float | None, Query(ge=0, description="Only those that ended before then.")] = None,

@@ -103,7 +103,7 @@ class StatusInfo(BaseModel):
     memory: MemoryNow
     guardrails: GuardrailsInfo
     hardware: HardwareInfo
-    jobs: JobsNow | None = Field(description="Null if there is no service of jobs.")
+    jobs: JobsNow | None = Field(description="Null if the daemon has no job service.")
 
 
 class TemplateInfo(BaseModel):

@@ -1,4 +1,4 @@
-"""What is stored of a request that is answered in the background."""
+"""The stored form of a request whose response is generated in the background."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class LineRules:
 
 
 class BatchFileReader:
-    """Reads a file from its beginning. After `close`, it has been checked whole."""
+    """Reads and validates a file from its beginning. `close` completes the validation."""
 
     def __init__(self, rules: LineRules) -> None:
         self._rules = rules

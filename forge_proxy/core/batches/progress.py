@@ -25,7 +25,7 @@ class BatchProgress:
 
     @classmethod
     def of(cls, job: JobHead, state: BatchState, totals: LineTotals, now: float) -> BatchProgress:
-        """Return the progress of the batch that a job is."""
+        """Return the progress of the batch that this job processes."""
         return cls(job.id, job.status, state, totals, now)
 
     @property

@@ -1,4 +1,4 @@
-"""What a job does next, as a value. It is stored with the state, so any process can continue the job."""
+"""The next action of a job, as a value. It is stored with the state, so any process can continue the job."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Finished:
 
 
 NextAction: TypeAlias = RunPhase | StartChildren | Wait | Finished
-"""What a phase may return."""
+"""The actions that a phase may return."""
 StoredAction: TypeAlias = Annotated[RunPhase | AwaitChildren | Wait | Finished, Field(discriminator="type")]
 
 

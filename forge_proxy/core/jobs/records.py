@@ -16,7 +16,7 @@ JobStatus: TypeAlias = Literal[
 FINISHED: tuple[JobStatus, ...] = ("completed", "failed", "cancelled")
 """Final statuses."""
 NOTIFIED: tuple[JobStatus, ...] = (*FINISHED, "requires_action", "halted")
-"""Statuses of which a job's client is notified."""
+"""The statuses that create a notification."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class JobHead:
     kind: str
     status: JobStatus
     title: str
-    """What a list shows, such as the name of a workflow."""
+    """The name of the job in lists, such as that of its workflow."""
     model: str | None
     created_at: float
     updated_at: float
@@ -57,7 +57,7 @@ class StoredJob(JobHead):
     """A job as stored, without its events."""
 
     action: str = ""
-    """What is to be done next, as JSON (`core/jobs/actions`)."""
+    """The next action, as JSON (`core/jobs/actions`)."""
     state: str = ""
     """The kind's own state, packed (`core/jobs/packed_text`)."""
     outcome: str | None = None
@@ -68,7 +68,7 @@ class StoredJob(JobHead):
 
 
 OutboxSignal: TypeAlias = Literal["start", "wake", "cancel"]
-"""What another scheduler has to learn about a job."""
+"""A change of a job that an external scheduler has to be informed of."""
 
 
 @dataclass(frozen=True, slots=True)

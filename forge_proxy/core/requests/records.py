@@ -59,7 +59,7 @@ class TokenCounts:
 
     @property
     def total(self) -> int:
-        """Prompt and completion together."""
+        """The tokens of the prompt and the completion."""
         return (self.prompt or 0) + (self.completion or 0)
 
 
@@ -67,7 +67,7 @@ NO_TOKENS = TokenCounts()
 
 
 def read_token_counts(usage: JsonObject | None) -> TokenCounts:
-    """Return the counts of a response's `usage`. A count that is missing or is no count is None."""
+    """Return the counts of a response's `usage`. A count that is missing or not a number is None."""
     if usage is None:
         return NO_TOKENS
     return TokenCounts(

@@ -21,7 +21,7 @@ from forge_proxy.wire.clients.messages.signatures import read_signature
 
 ROLES = ("user", "assistant", "system")
 _IS_ERROR = re.compile(r"\s*(?:<\w*error>|\[?error\b)", re.IGNORECASE)
-"""Results that say themselves that they are errors."""
+"""Results whose text begins like an error."""
 
 
 def decode_history(messages: Sequence[JsonObject], dropped: DroppedParts) -> list[JsonObject]:

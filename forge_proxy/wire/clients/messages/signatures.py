@@ -26,7 +26,7 @@ _MAX_EMBEDDED = 8_000_000
 
 @fast_dataclass
 class SignedContent:
-    """What a signature of our own contains."""
+    """The content of a signature that the daemon created."""
 
     reasoning: str = ""
     """The reasoning of a block that does not show it."""

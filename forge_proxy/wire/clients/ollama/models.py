@@ -16,7 +16,7 @@ API_VERSION = "0.30.0"
 _NEVER = "2300-01-01T00:00:00Z"
 """When a model is unloaded that is not unloaded on its own."""
 _KNOWN_CAPABILITIES = {"multimodal": "vision", "image": "vision", "reasoning": "thinking", "embeddings": "embedding"}
-"""What other model servers call the capabilities that Ollama reports."""
+"""Ollama's capabilities by the names that other model servers use."""
 
 
 def encode_version() -> JsonObject:

@@ -46,7 +46,7 @@ class OutputItem(ABC):
 
 
 class MessageItem(OutputItem):
-    """What the model says: parts of text or refusals."""
+    """A message of the model: parts of text or refusals."""
 
     def __init__(self, item_id: str, index: int) -> None:
         super().__init__(item_id, index)
