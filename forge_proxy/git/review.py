@@ -42,21 +42,29 @@ async def merge(repository: GitRepository, approval: Approval) -> MergeResult:
     tree, commits = await _compute(repository, approval)
     checkout = await _find_checkout(repository, approval.base)
     base = await repository.branch_head(approval.base)
-    if base != approval.base_commit:
-        if base is None or not await _is_merged(repository, approval, base, tree, len(commits)):
-            raise MergeConflict(_moved("base branch", approval.base, base, approval.base_commit))
-        merged = base
+    if base is not None and await repository.tree_of(base) == tree:
+        merged = base  # by an earlier call, whose result was not stored
+    elif base != approval.base_commit:
+        raise MergeConflict(_moved("base branch", approval.base, base, approval.base_commit))
     else:
-        if checkout:
-            await _check_clean(repository, checkout, approval, tree)
-        merged = await _build(repository, approval, tree, commits)
-        await repository.git.run(
-            "update-ref", "-m", f"forge-proxy: {approval.method} {approval.branch}", f"refs/heads/{approval.base}",
-            merged, approval.base_commit, place=repository.place,
-        )  # fmt: skip
+        merged = await _move_base(repository, checkout, approval, tree, commits)
     if checkout:
         await _update_checkout(repository, checkout, approval, merged)
     return MergeResult(merged, str(checkout.work_tree) if checkout else None)
+
+
+async def _move_base(
+    repository: GitRepository, checkout: GitPlace | None, approval: Approval, tree: str, commits: Sequence[str]
+) -> str:
+    """Create the commits of the result, move the base branch to the last one, and return it."""
+    if checkout:
+        await _check_clean(repository, checkout, approval, tree)
+    merged = await _build(repository, approval, tree, commits)
+    await repository.git.run(
+        "update-ref", "-m", f"forge-proxy: {approval.method} {approval.branch}", f"refs/heads/{approval.base}",
+        merged, approval.base_commit, place=repository.place,
+    )  # fmt: skip
+    return merged
 
 
 async def _compute(repository: GitRepository, approval: Approval) -> tuple[str, Sequence[str]]:
@@ -121,18 +129,6 @@ async def _apply(repository: GitRepository, base: str, commits: Sequence[str]) -
     return current
 
 
-async def _is_merged(repository: GitRepository, approval: Approval, base: str, tree: str, count: int) -> bool:
-    """Whether the base branch is where an earlier call, whose result was not stored, has moved it."""
-    if await repository.tree_of(base) != tree:
-        return False
-    if approval.method == "rebase":
-        return await repository.resolve(f"{base}~{count}") == approval.base_commit
-    parents = (await repository.text("rev-list", "--parents", "-1", base)).split()[1:]
-    wanted = [approval.base_commit, *([approval.head_commit] if approval.method == "merge" else [])]
-    message = await repository.text("log", "-1", "--format=%B", base)
-    return parents == wanted and message == approval.message.strip()
-
-
 async def _find_checkout(repository: GitRepository, branch: str) -> GitPlace | None:
     """Return where a branch is checked out, if it is."""
     if (folder := await find_checkout(repository, branch)) is None:
@@ -170,14 +166,29 @@ async def _check_clean(repository: GitRepository, checkout: GitPlace, approval: 
 
 
 async def _update_checkout(repository: GitRepository, checkout: GitPlace, approval: Approval, merged: str) -> None:
-    """Update the files of the checkout, which has those of the former commit."""
+    """Update the files of a checkout that has those of the base branch before the merge."""
+    if (former := await _find_former(repository, checkout, approval, merged)) is None:
+        return
     try:
-        await repository.git.run("read-tree", "-m", "-u", approval.base_commit, merged, place=checkout)
+        await repository.git.run("read-tree", "-m", "-u", former, merged, place=checkout)
     except GitFailed as error:
         raise GitFailed(
             f"{approval.base} was merged as {merged[:12]}, but its checkout at {checkout.work_tree} could not be"
             f" updated ({error}); run `git reset --hard` there"
         ) from error
+
+
+async def _find_former(repository: GitRepository, checkout: GitPlace, approval: Approval, merged: str) -> str | None:
+    """Return the commit whose files are in the index of a checkout; None if the index is no longer behind.
+
+    If a merge is repeated, the expected base may be the result of the first one, whose checkout was not updated.
+    """
+    indexed = await repository.git.run("write-tree", place=checkout, accept=(0, 128))
+    tree = indexed.out.decode().strip()
+    for former in (approval.base_commit, f"{merged}^"):
+        if former != merged and await repository.resolve(former) and tree == await repository.tree_of(former):
+            return former
+    return None
 
 
 def _moved(what: str, name: str, actual: str | None, expected: str) -> str:

@@ -100,6 +100,19 @@ async def test_d7_a_repeated_approval_is_one_merge(review: Review, method: Merge
     assert review.repository.head("main") == first.commit
 
 
+@pytest.mark.parametrize("method", METHODS)
+async def test_d7_what_is_merged_already_is_not_merged_again(review: Review, method: MergeMethod) -> None:
+    """The daemon was killed before it stored the result, and the person has not named the base that was seen."""
+    review.repository.commit({"b.py": "y = 2\n"}, "meanwhile")
+    first = await review.approve(method)
+    if method != "rebase":
+        review.repository.git("read-tree", "-m", "-u", "HEAD", "HEAD^")  # killed before the checkout was updated
+
+    assert await review.approve(method) == first
+    assert review.repository.head("main") == first.commit
+    assert review.repository.git("status", "--porcelain") == ""
+
+
 async def test_an_approval_that_was_killed_before_the_checkout_was_updated_updates_it_when_repeated(
     review: Review,
 ) -> None:
