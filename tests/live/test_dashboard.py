@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 
 import axe_playwright_python  # pyright: ignore[reportMissingTypeStubs]
@@ -11,10 +16,11 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.fakes.browser import Complaints, chromium
-from tests.fakes.processes import Process, daemon
+from tests.fakes.processes import Process, daemon, until
 from tests.live.weather import ASK_PARIS, MODEL, TOOLS
 
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+ADMIN = {"authorization": "Bearer sk-admin"}
 VIEWS = ("now", "requests", "requests/1", "ledger", "runs")
 
 
@@ -30,6 +36,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
     settings = folder / "forge-proxy.yaml"
     settings.write_text("server: {admin_keys: [sk-admin]}\n")
     env = {"XDG_STATE_HOME": str(folder)}
+    env["FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS"] = "1"
     with daemon("--backend", "embedded", "--config", str(settings), env=env) as process:
         yield process
 
@@ -57,6 +64,35 @@ def send(running: Process, tool: str = "get_weather") -> None:
     body = {"model": MODEL, "messages": ASK_PARIS, "tools": TOOLS, "temperature": 0}
     headers = {"user-agent": "aider/0.86", "x-request-id": "from-the-test"}
     assert httpx.post(f"{running.url}/v1/chat/completions", json=body, headers=headers, timeout=60).is_success
+
+
+@contextmanager
+def traffic(running: Process) -> Generator[None]:
+    """Clients that send one request after the other, with and without tools, more of them than the model has slots."""
+    long = [{"role": "user", "content": "word " * 380}]
+    endless = {"max_tokens": 60, "ignore_eos": True, "cache_prompt": False, "stream": True}
+    bodies = [
+        {"model": MODEL, "messages": long, **endless},
+        {"model": MODEL, "messages": long, "tools": TOOLS, **endless},
+        {"model": MODEL, "messages": ASK_PARIS, "tools": TOOLS, "stream": True},
+    ]
+    is_over = threading.Event()
+
+    def send_until_over(client: int) -> None:
+        for number, body in enumerate(cycle(bodies)):
+            if is_over.is_set():
+                return
+            headers = {"user-agent": "aider/0.86", "x-request-id": f"client-{client}-{number}"}
+            httpx.post(f"{running.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+
+    with ThreadPoolExecutor(4) as pool:
+        sent = [pool.submit(send_until_over, client) for client in range(4)]
+        try:
+            yield
+        finally:
+            is_over.set()
+    for one in sent:
+        one.result()
 
 
 def show(page: Page, running: Process, view: str) -> None:
@@ -95,6 +131,62 @@ def test_a_request_appears_and_is_shown_with_its_attempts(page: Page, running: P
     expect(page.get_by_role("cell", name="1", exact=True)).to_be_visible()
 
 
+def test_each_phase_of_requests_under_way_is_seen(page: Page, running: Process) -> None:
+    show(page, running, "now")
+    page.evaluate(
+        """() => {
+            window.seen = new Set();
+            const look = () => document.querySelectorAll(".live strong").forEach((one) => seen.add(one.textContent));
+            new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+        }"""
+    )
+    saw_all = "(phases) => phases.every((phase) => [...seen].some((text) => text.startsWith(phase)))"
+    with traffic(running):
+        running_phases = ["queued, place 1", "prefill", "generating", "buffering", "retrying"]
+        page.wait_for_function(saw_all, arg=running_phases, timeout=60_000)
+        httpx.post(f"{running.url}/admin/v1/backend/restart", headers=ADMIN, timeout=60).raise_for_status()
+        page.wait_for_function(saw_all, arg=["loading"], timeout=30_000)
+
+        expect(page.get_by_text("tokens/s").first).to_be_visible()
+        expect(page.get_by_text(re.compile("context [0-9,]+ of 2,048")).first).to_be_visible()
+    events = page.get_by_role("list", name="Interventions, newest first")
+    expect(events.get_by_text("retried", exact=True).first).to_be_visible()
+    expect(page.get_by_text("None now.")).to_be_visible()
+    link = events.get_by_role("link").first
+    record = f"{running.url}/admin/v1/requests/{link.text_content()}"
+    until(lambda: httpx.get(record, headers=ADMIN).is_success, "the request is stored")
+    link.click()
+    expect(page.get_by_role("heading", name="Attempts")).to_be_visible()
+
+
+def test_a_request_under_way_is_cancelled(page: Page, running: Process) -> None:
+    show(page, running, "now")
+    body = {"model": MODEL, "messages": ASK_PARIS, "ignore_eos": True, "max_tokens": 100_000, "stream": True}
+    with ThreadPoolExecutor(1) as pool:
+        headers = {"x-request-id": "endless"}
+        url = f"{running.url}/v1/chat/completions"
+        sent = pool.submit(httpx.post, url, json=body, headers=headers, timeout=60)
+        page.get_by_role("button", name="Cancel endless").click()
+        expect(page.get_by_role("button", name="Cancel endless")).to_have_count(0)
+
+    assert isinstance(sent.exception(30), httpx.RemoteProtocolError)
+    running.wait_for("failed", request_id="endless")
+
+
+def test_a_hidden_page_follows_nothing(page: Page, running: Process) -> None:
+    show(page, running, "now")
+    expect(page.get_by_text("None now.")).to_be_visible()
+    changed = 'document.dispatchEvent(new Event("visibilitychange"))'
+
+    with (
+        page.expect_event("requestfailed", lambda request: "requests/stream" in request.url),
+        page.expect_event("requestfailed", lambda request: "/events" in request.url),
+    ):
+        page.evaluate(f'Object.defineProperty(document, "hidden", {{ value: true, configurable: true }}); {changed}')
+    with page.expect_response(lambda response: "requests/stream" in response.url):
+        page.evaluate(f"delete document.hidden; {changed}")
+
+
 def test_filters_are_part_of_the_address(page: Page, running: Process) -> None:
     show(page, running, "requests")
     page.get_by_label("fault").fill("grammar")
@@ -122,7 +214,7 @@ def test_the_ledger_has_its_sentence_its_plots_and_its_rows(page: Page, running:
 
 def test_guardrails_and_the_budget_are_switched(page: Page, running: Process) -> None:
     show(page, running, "now")
-    admin = httpx.Client(base_url=f"{running.url}/admin/v1/", headers={"authorization": "Bearer sk-admin"})
+    admin = httpx.Client(base_url=f"{running.url}/admin/v1/", headers=ADMIN)
 
     page.get_by_label("Cut loops").uncheck()
     expect(page.get_by_label("Cut loops")).not_to_be_checked()
@@ -177,14 +269,17 @@ def test_every_view_is_accessible_and_fits(browser: Browser, running: Process, s
     context.add_init_script("sessionStorage.setItem('forge-proxy-key', 'sk-admin')")
     page = context.new_page()
     complaints = Complaints(page, running.url)
-    for view in VIEWS:
-        show(page, running, view)
-        page.wait_for_timeout(300)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
-        # The page's policy forbids scripts from elsewhere, and axe is one: it is evaluated by the browser itself.
-        page.evaluate(AXE.read_text())
-        results = page.evaluate("axe.run()")
-        assert [one["id"] for one in results["violations"]] == [], (view, results["violations"])
+    with traffic(running):
+        for view in VIEWS:
+            show(page, running, view)
+            if view == "now":
+                expect(page.get_by_role("button", name="Cancel").nth(1)).to_be_visible()
+            page.wait_for_timeout(300)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+            # The page's policy forbids scripts from elsewhere, and axe is one: it is evaluated by the browser itself.
+            page.evaluate(AXE.read_text())
+            results = page.evaluate("axe.run()")
+            assert [one["id"] for one in results["violations"]] == [], (view, results["violations"])
     context.close()
     assert complaints.found == []
 

@@ -4,20 +4,25 @@ const KEY = "forge-proxy-key";
 
 export class ApiError extends Error {}
 
-/** Return the response to a request to the admin API. Throws `ApiError` with the daemon's message. */
+/** Return what the admin API answers. Throws `ApiError` with the daemon's message. */
 export async function api(path, { method = "GET", body, signal } = {}) {
+  const json = body === undefined ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } };
+  const response = await open(path, { method, signal, ...json });
+  return response.status === 204 ? null : response.json().catch(() => null);
+}
+
+/** Return a successful response of the admin API whose body is not read yet. Throws like `api`. */
+export async function open(path, { headers, ...options }) {
   for (;;) {
-    const headers = { ...key(), ...(body === undefined ? {} : { "content-type": "application/json" }) };
-    const payload = body === undefined ? undefined : JSON.stringify(body);
     let response;
     try {
-      response = await fetch(`/admin/v1/${path}`, { method, headers, body: payload, signal, cache: "no-store" });
+      response = await fetch(`/admin/v1/${path}`, { ...options, headers: { ...key(), ...headers }, cache: "no-store" });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new ApiError("The daemon does not answer.");
     }
-    const found = response.status === 204 ? null : await response.json().catch(() => null);
-    if (response.ok) return found;
+    if (response.ok) return response;
+    const found = await response.json().catch(() => null);
     const message = found?.error?.message ?? `The daemon answered with status ${response.status}.`;
     if (response.status !== 401) throw new ApiError(message);
     await askForKey(message);

@@ -1,7 +1,8 @@
-// What happens now: model server, queue, budget, guardrails, the latest requests.
+// What happens now: requests under way, interventions, model server, queue, budget, guardrails, the latest requests.
 
 import { api } from "./api.js";
 import { card, count, el, facts } from "./dom.js";
+import { interventions, liveRequests } from "./live.js";
 import { requestTable } from "./requests.js";
 
 const INTERVAL = 2000; // milliseconds between two readings while the page is visible
@@ -21,7 +22,9 @@ export async function now({ main, signal, report }) {
   const latest = el("section", { class: "card" });
   const changes = controls(signal, report);
   const log = serverLog(signal);
-  main.replaceChildren(cards, latest, log);
+  let budget = null;
+  const live = liveRequests(signal, report, () => budget);
+  main.replaceChildren(live, cards, interventions(signal), latest, log);
   while (!signal.aborted) {
     if (!document.hidden) {
       try {
@@ -29,6 +32,7 @@ export async function now({ main, signal, report }) {
           api("status", { signal }),
           api("requests?limit=10", { signal }).catch(() => null),
         ]);
+        budget = status.budget.tokens;
         // A card that is being used is not replaced under the fingers of its user.
         if (!cards.contains(document.activeElement)) cards.replaceChildren(...changes(status));
         if (recent) showLatest(latest, recent.data);
@@ -84,8 +88,13 @@ function serverCard({ backend, hardware, uptime_seconds: uptime }, change) {
       ["graphics", hardware.gpus.map((gpu) => gpu.name).join(", ")],
       ["daemon", `up ${uptimeText(uptime)}`],
     ]),
+    server && isLoading(server) && el("progress", { "aria-label": "Progress of the model server" }),
     server && el("p", { class: "buttons" }, buttons),
   );
+}
+
+function isLoading({ state }) {
+  return state === "loading" || state === "starting";
 }
 
 function uptimeText(seconds) {
