@@ -73,6 +73,7 @@ generate: $(VENV)/.developed     ## the generated pages of the documentation, an
 
 bench: $(VENV)/.developed        ## what the daemon costs, as ratios measured in one run
 	$(BIN)/python -m tests.bench $(ARGS)
+	$(BIN)/python -m tests.bench.heuristics
 
 nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge wording
 	$(BIN)/python -m tests.bench.nudges $(ARGS)

@@ -1,4 +1,4 @@
-"""A final answer that does not agree with the results of tools is reported, and retried only if that is switched on."""
+"""A final answer that does not agree with the results of tools is retried or reported, as `answer_grounding` says."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.fakes.says import Said, respond
 from tests.fakes.scripted import JsonDict, chat
 
 RETRY = GuardPolicy(answer_grounding="retry", text_responses="nudge", max_text_nudges=0, on_early_end="accept")
+AUTO = RETRY.model_copy(update={"answer_grounding": "auto"})
 REPORT = RETRY.model_copy(update={"answer_grounding": "report"})
 FIND: JsonDict = {"type": "function", "function": {"name": "find_order", "parameters": {"type": "object"}}}
 FINISH: JsonDict = {
@@ -38,11 +39,15 @@ def finish(result: str) -> Said:
 
 
 CLIENTS = pytest.mark.parametrize(
-    ("body", "say", "role", "what"),
-    [(BODY, Said, "user", "Your answer"), (BODY, respond, "tool", "respond"),
-     (WITH_TERMINAL, finish, "tool", "attempt_completion")],
+    ("body", "say"),
+    [(BODY, Said), (BODY, respond), (WITH_TERMINAL, finish)],
     ids=["text", "respond", "a terminal tool"],
-)  # fmt: skip
+)
+CORRECTED = pytest.mark.parametrize(
+    ("body", "say", "role", "what"),
+    [(BODY, Said, "user", "Your answer"), (WITH_TERMINAL, finish, "tool", "attempt_completion")],
+    ids=["text", "a terminal tool"],
+)
 
 
 def read_answer(answer: Any) -> str:
@@ -55,7 +60,7 @@ def read_marks(answer: Any) -> list[str]:
 
 
 @both
-@CLIENTS
+@CORRECTED
 async def test_the_retry_names_the_value_and_quotes_the_result(
     body: JsonDict, say: Any, role: str, what: str, stream: bool
 ) -> None:
@@ -71,7 +76,7 @@ async def test_the_retry_names_the_value_and_quotes_the_result(
 
 
 @both
-@CLIENTS
+@CORRECTED
 async def test_an_answer_without_anything_of_the_result_is_retried(
     body: JsonDict, say: Any, role: str, what: str, stream: bool
 ) -> None:
@@ -83,7 +88,7 @@ async def test_an_answer_without_anything_of_the_result_is_retried(
 
 
 @both
-@CLIENTS
+@CORRECTED
 async def test_a_model_that_insists_twice_gets_its_answer_delivered(
     body: JsonDict, say: Any, role: str, what: str, stream: bool
 ) -> None:
@@ -101,10 +106,38 @@ async def test_if_no_retry_agrees_with_the_results_the_first_text_is_delivered(s
 
 
 @both
+async def test_after_a_message_of_respond_the_model_gets_the_request_without_that_tool(stream: bool) -> None:
+    script = [respond("It is ORD-4712."), Said("It is ORD-4711.")]
+
+    answer = await chat(script, BODY, stream=stream, policy=RETRY)
+
+    assert (answer.text, answer.outcome, answer.attempts) == ("It is ORD-4711.", "retried", 2)
+    assert answer.asked[1]["messages"] == BODY["messages"]
+    assert answer.asked[1]["tools"] == BODY["tools"]
+
+
+@both
+async def test_if_the_text_after_a_message_is_wrong_as_well_it_is_corrected_once(stream: bool) -> None:
+    script = [respond("It is ORD-4712."), Said("Done."), Said("It is ORD-4711.")]
+
+    answer = await chat(script, BODY, stream=stream, policy=RETRY)
+
+    assert (answer.text, answer.attempts) == ("It is ORD-4711.", 3)
+    assert "[UngroundedAnswer]" in answer.asked[2]["messages"][-1]["content"]
+
+
+@both
+async def test_if_no_text_after_a_message_agrees_the_message_is_delivered(stream: bool) -> None:
+    script = [respond("It is ORD-4712."), Said("Done."), Said("Really done.")]
+
+    answer = await chat(script, BODY, stream=stream, policy=RETRY)
+
+    assert (answer.text, answer.attempts) == ("It is ORD-4712.", 3)
+
+
+@both
 @CLIENTS
-async def test_with_report_the_answer_is_delivered_at_once(
-    body: JsonDict, say: Any, role: str, what: str, stream: bool
-) -> None:
+async def test_with_report_the_answer_is_delivered_at_once(body: JsonDict, say: Any, stream: bool) -> None:
     answer = await chat([say("It is A-12345 or B-12345.")], body, stream=stream, policy=REPORT)
 
     assert (read_answer(answer), answer.outcome, answer.attempts) == ("It is A-12345 or B-12345.", "clean", 1)
@@ -112,14 +145,31 @@ async def test_with_report_the_answer_is_delivered_at_once(
 
 
 @CLIENTS
-async def test_an_answer_with_nothing_of_the_result_is_reported(body: JsonDict, say: Any, role: str, what: str) -> None:
+async def test_an_answer_with_nothing_of_the_result_is_reported(body: JsonDict, say: Any) -> None:
     answer = await chat([say("Done.")], body, policy=REPORT)
 
     assert read_marks(answer) == ["ungrounded answer: nothing of the latest result"]
 
 
 @CLIENTS
-async def test_by_default_nothing_is_checked(body: JsonDict, say: Any, role: str, what: str) -> None:
+async def test_by_default_a_wrong_code_is_retried_if_no_stream_waits_for_it(body: JsonDict, say: Any) -> None:
+    right = finish("It is ORD-4711.") if say is finish else Said("It is ORD-4711.")
+    answer = await chat([say("It is ORD-4712."), right], body, policy=AUTO)
+
+    assert (read_answer(answer), answer.outcome, answer.attempts) == ("It is ORD-4711.", "retried", 2)
+
+
+async def test_by_default_a_streamed_message_is_reported_and_the_call_of_a_terminal_tool_retried() -> None:
+    message = await chat([respond("It is ORD-4712.")], BODY, stream=True, policy=AUTO)
+    call = await chat([finish("ORD-4712"), finish("ORD-4711")], WITH_TERMINAL, stream=True, policy=AUTO)
+
+    assert (message.text, message.attempts) == ("It is ORD-4712.", 1)
+    assert read_marks(message) == ["ungrounded answer: 1 value not in the conversation"]
+    assert (read_answer(call), call.attempts) == ("ORD-4711", 2)
+
+
+@CLIENTS
+async def test_with_off_nothing_is_checked(body: JsonDict, say: Any) -> None:
     policy = RETRY.model_copy(update={"answer_grounding": "off"})
 
     answer = await chat([say("It is ORD-4712.")], body, policy=policy)
@@ -169,6 +219,7 @@ def test_only_an_answer_that_may_be_retried_waits_for_the_verdict(deltas: list[D
 
     assert release(BODY, deltas, RETRY) == ""
     assert release(BODY, deltas, REPORT).startswith("It is ok")
+    assert release({**BODY, "stream": True}, deltas, AUTO).startswith("It is ok")
     assert release(hello, deltas, RETRY).startswith("It is ok")
 
 

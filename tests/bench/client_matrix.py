@@ -26,7 +26,7 @@ from forge_proxy.evals.scenarios import select_scenarios
 from forge_proxy.evals.scenarios.generated.tasks import RUNS
 
 KINDS: tuple[ClientKind, ...] = ("text", "terminal", "reprompting", "required")
-NEW = ("v02", "answer_grounding", "no_terminal_tools", "no_repeats", "no_early_end", "no_constrain")
+NEW = ("v02", "no_answer_grounding", "no_terminal_tools", "no_repeats", "no_early_end", "no_constrain")
 TEMPERATURES = (0.2, 1.0)
 BEGIN, END = "<!-- client matrix -->", "<!-- end of the client matrix -->"
 _HEAD = ("client", "temperature", "preset", "score", "95 %", "over bare", "95 %", "p", "read", "written")

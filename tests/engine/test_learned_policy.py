@@ -21,8 +21,13 @@ from tests.api.test_mistakes import ASK
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock
 
-TEXT, REPEATS, EARLY_END = Heuristic
-FAULTS = {TEXT: Fault.TEXT, REPEATS: Fault.REPEATED_CALL, EARLY_END: Fault.EARLY_END}
+TEXT, REPEATS, EARLY_END, GROUNDING = Heuristic
+FAULTS = {
+    TEXT: Fault.TEXT,
+    REPEATS: Fault.REPEATED_CALL,
+    EARLY_END: Fault.EARLY_END,
+    GROUNDING: Fault.UNGROUNDED_ANSWER,
+}
 PLAIN = FinalAnswer("Hm.", (), "stop", Outcome.RETRIED, 2, is_plain_text=True)
 CALL = ToolCall("get_weather", '{"city": "Paris", "days": 3}', "c1")
 USER: JsonDict = ASK["messages"][0]
@@ -100,12 +105,43 @@ def test_each_heuristic_has_a_setting_and_a_switch(heuristic: Heuristic, setting
     assert not corrects(LearnedPolicy(), enabled={switch: False})
 
 
+def test_a_corrected_answer_is_effective_if_it_agrees_with_the_results() -> None:
+    learned = LearnedPolicy()
+    turn = opened(with_result([USER], '{"order": "ORD-4711"}'), Fault.UNGROUNDED_ANSWER)
+
+    learned.record_answer("m", turn, FinalAnswer("It is ORD-4712.", (), "stop", Outcome.RETRIED, 3))
+    assert (learned.record_of("m", GROUNDING).corrections, learned.record_of("m", GROUNDING).effective) == (1, 0)
+    learned.record_answer("m", turn, FinalAnswer("It is ORD-4711.", (), "stop", Outcome.RETRIED, 2))
+    assert (learned.record_of("m", GROUNDING).corrections, learned.record_of("m", GROUNDING).effective) == (2, 1)
+
+
+def test_a_model_that_never_follows_the_correction_of_an_answer_is_soon_left_alone() -> None:
+    learned = LearnedPolicy()
+    turn = opened(with_result([USER], '{"order": "ORD-4711"}'), Fault.UNGROUNDED_ANSWER, Fault.UNGROUNDED_ANSWER)
+    insists = FinalAnswer("It is ORD-4712.", (), "stop", Outcome.RETRIED, 3)
+
+    for _ in range(8):
+        assert GROUNDING in learned.select_heuristics(GuardPolicy(), "m").corrected
+        learned.record_answer("m", turn, insists)
+    active = learned.select_heuristics(GuardPolicy(), "m")
+    assert GROUNDING not in active.corrected
+    assert GROUNDING in active.counted
+
+
+def test_in_evals_every_case_is_corrected_whatever_other_runs_have_shown() -> None:
+    learned = taught("m", heuristic=REPEATS)
+    assert REPEATS not in learned.select_heuristics(GuardPolicy(), "m").corrected
+    learned.is_enabled = False
+
+    assert learned.select_heuristics(GuardPolicy(), "m").corrected == frozenset(Heuristic)
+
+
 def test_models_and_heuristics_have_separate_statistics() -> None:
     learned = taught("chatty")
 
     assert TEXT in learned.select_heuristics(GuardPolicy(), "new").corrected
     active = learned.select_heuristics(GuardPolicy(), "chatty")
-    assert (active.corrected, active.counted) == ({REPEATS, EARLY_END}, set(Heuristic))
+    assert (active.corrected, active.counted) == ({REPEATS, EARLY_END, GROUNDING}, set(Heuristic))
 
 
 def test_statistics_can_be_reset_for_one_model_or_all() -> None:

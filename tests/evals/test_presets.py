@@ -162,7 +162,7 @@ async def test_an_answer_that_breaks_off_is_no_result_unless_it_does_so_again() 
 
 PROXY_ONLY = {
     "no_respond", "v02", "no_terminal_tools", "no_repeats", "no_early_end", "no_constrain", "always_constrain",
-    "answer_grounding",
+    "no_answer_grounding",
 }  # fmt: skip
 
 

@@ -49,9 +49,9 @@ class GuardrailsChange(BaseModel):
         BeforeValidator(read_switch, json_schema_input_type=Literal["off", "report", "retry", False]),
     ] = "off"
     answer_grounding: Annotated[
-        Literal["off", "report", "retry"],
-        BeforeValidator(read_switch, json_schema_input_type=Literal["off", "report", "retry", False]),
-    ] = "off"
+        Literal["auto", "off", "report", "retry"],
+        BeforeValidator(read_switch, json_schema_input_type=Literal["auto", "off", "report", "retry", False]),
+    ] = "auto"
     retry_temperature: Literal["auto", "unset"] | Annotated[float, Field(ge=0, le=2)] = "auto"
     on_repeat: Literal["auto", "retry", "accept"] = "auto"
     on_early_end: Literal["auto", "retry", "accept"] = "auto"

@@ -1,6 +1,6 @@
 """`/admin/v1/guardrails/heuristics`: what was learned about the heuristics on each model.
 
-The settings `text_responses`, `on_repeat` and `on_early_end` decide by it if they are `auto`.
+The settings `text_responses`, `on_repeat`, `on_early_end` and `answer_grounding` decide by it if they are `auto`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class HeuristicStats(BaseModel):
     model: str
     heuristic: Heuristic = Field(
         description="text_responses: plain text although a call was possible. repeats: a call that was already"
-        " answered. early_end: a final answer before the tools that the user asked for were called."
+        " answered. early_end: a final answer before the tools that the user asked for were called. answer_grounding:"
+        " a final answer that does not agree with the results of tools."
     )
     cases: int = Field(description="Responses to which the heuristic applied.")
     corrections: int = Field(description="The number of them that were retried.")

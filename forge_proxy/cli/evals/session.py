@@ -11,7 +11,7 @@ from forge_proxy import daemon
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.server import HttpServer, address, listen
-from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import Event
 from forge_proxy.evals.ablation import Ablation, Surface
 from forge_proxy.evals.proxy_harness import ProxyHarness
@@ -42,9 +42,8 @@ async def open_session(
     Each preset with settings has an engine of its own, because one policy cannot serve requests of several presets.
     """
     async with AsyncExitStack() as closing:
-        settings = settings.model_copy(update={"guardrails": _without_learning(settings.guardrails)})
         parts = await closing.enter_async_context(daemon.assemble(settings, _ignore))
-        parts.engine.client_history.is_enabled = False  # one run would change the next
+        _stop_learning(parts.engine)
         await parts.load()
         await parts.engine.budgets.settle()
         model = await parts.engine.models.default_name()
@@ -72,7 +71,7 @@ async def _listening(parts: daemon.EngineAssembly, preset: Ablation | None = Non
     engine = parts.engine
     if preset is not None:
         engine = engine.with_guardrails(preset.apply_settings(engine.policies.guardrails))
-        engine.client_history.is_enabled = False  # as above
+        _stop_learning(engine)
     listener = listen(config)
     server = HttpServer(create_app(engine, parts.backend, config), config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -84,10 +83,9 @@ async def _listening(parts: daemon.EngineAssembly, preset: Ablation | None = Non
         listener.close()
 
 
-def _without_learning(policy: GuardPolicy) -> GuardPolicy:
-    """Return the policy with fixed corrections in place of learned ones, by which one run would change the next."""
-    fixed = {"text_responses": "nudge", "on_repeat": "retry", "on_early_end": "retry"}
-    return policy.model_copy(update={name: value for name, value in fixed.items() if getattr(policy, name) == "auto"})
+def _stop_learning(engine: Engine) -> None:
+    """Make all runs independent of one another."""
+    engine.client_history.is_enabled = engine.learned.is_enabled = False
 
 
 def _ignore(_: Event) -> None:

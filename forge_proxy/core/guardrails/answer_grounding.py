@@ -1,7 +1,7 @@
 """Finds final answers that do not agree with the results of tools: values that are in no result, or none of the result.
 
 Only values that a model copies are checked: codes such as `ORD-4711` and long numbers. Words, sums, dates, paths and
-code are the model's own. Called by `judge_answer` if `guardrails.answer_grounding` is on.
+code are the model's own. Called by `judge_answer` unless `guardrails.answer_grounding` is off.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 from forge_proxy.core.guardrails.conversation import (
     announces_call,
     find_user_message,
-    read_answered_calls,
     read_content,
 )
 from forge_proxy.core.guardrails.tool_results import ResultKind, read_kind
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, read_value, write
 from forge_proxy.core.messages import ToolCall
 
-_MAX_EVIDENCE = 1_000_000
+_MAX_EVIDENCE = 400_000
 """Characters of a conversation above which no value is checked, so that the event loop is not blocked for long."""
 _MAX_ANSWER = 20_000
 """Characters of an answer that are read."""
@@ -61,28 +61,43 @@ def has_results(messages: Sequence[JsonObject]) -> bool:
     return any(message.get("role") == "tool" for message in messages[find_user_message(messages) + 1 :])
 
 
+def _read_results(messages: Sequence[JsonObject]) -> Iterable[str]:
+    """Yield the results of tools since the user's last message."""
+    for message in messages[find_user_message(messages) + 1 :]:
+        if message.get("role") == "tool":
+            yield read_content(message.get("content"))
+
+
 def read_answer(calls: Sequence[ToolCall]) -> str:
     """Return the text of the calls that end a task: the values of their arguments."""
     return "\n".join(value for call in calls for value in _read_values(call.arguments))
 
 
-def find_ungrounded_answer(answer: str, messages: Sequence[JsonObject]) -> UngroundedAnswer | None:
+def find_ungrounded_answer(
+    answer: str, messages: Sequence[JsonObject], *, only_lookups: bool = False
+) -> UngroundedAnswer | None:
     """Return what is wrong with a final answer; None if nothing is, or if no tool has returned a usable result since
     the user's last message.
+
+    With `only_lookups`, also None unless the answer and the latest result are short and the result has codes: then the
+    code is what the user wants. Longer answers name standards and versions from the model's own knowledge.
     """
-    results = [each.result for each in read_answered_calls(messages, find_user_message(messages) + 1)]
-    usable = [result for result in results if read_kind(result) is ResultKind.OK]
+    usable = [result for result in _read_results(messages) if read_kind(result) is ResultKind.OK]
     if not usable:
         return None
-    answer = _DASH.sub("-", answer[:_MAX_ANSWER])
+    latest, answer = usable[-1], _DASH.sub("-", answer[:_MAX_ANSWER])
+    is_short = len(answer) <= _MAX_SHORT_ANSWER and len(latest) <= _MAX_SHORT_RESULT
+    codes = _read_codes(latest) if is_short else frozenset[str]()
+    if only_lookups and not codes:
+        return None
     if values := _find_unknown_values(answer, messages):
-        return UngroundedAnswer(values, usable[-1])
-    if len(answer) > _MAX_SHORT_ANSWER or len(usable[-1]) > _MAX_SHORT_RESULT or announces_call(answer):
+        return UngroundedAnswer(values, latest)
+    if not is_short or announces_call(answer):
         return None
-    facts, folded = _read_facts(usable[-1]), answer.casefold()
-    if not facts or any(_appears(fact, folded) for fact in facts):
+    facts, evidence = codes or _read_words(latest), _Evidence(answer.casefold())
+    if not facts or any(evidence.has(fact) for fact in facts):
         return None
-    return UngroundedAnswer((), usable[-1])
+    return UngroundedAnswer((), latest)
 
 
 def _find_unknown_values(answer: str, messages: Sequence[JsonObject]) -> tuple[str, ...]:
@@ -90,8 +105,8 @@ def _find_unknown_values(answer: str, messages: Sequence[JsonObject]) -> tuple[s
     values = list(dict.fromkeys(islice(_find_values(_CODE_BLOCK.sub(" ", answer)), _MAX_VALUES)))
     if not values:
         return ()
-    evidence = _read_evidence(messages)
-    return tuple(value for value in values if not _appears(value, evidence)) if evidence else ()
+    evidence = _Evidence(_read_evidence(messages))
+    return tuple(value for value in values if not evidence.has(value)) if evidence.text else ()
 
 
 def _find_values(text: str) -> Iterable[str]:
@@ -102,13 +117,25 @@ def _find_values(text: str) -> Iterable[str]:
             yield value
 
 
-def _appears(value: str, evidence: str) -> bool:
-    """Whether a value appears in folded text: as a whole, or with other separators, or as the beginning of a hash."""
-    for folded, text in ((value.casefold(), evidence), (_join(value.casefold()), _join(evidence))):
-        end = "" if _HASH.match(folded) else r"(?![^\W_])"
-        if folded in text and re.search(rf"(?<![^\W_]){re.escape(folded)}{end}", text):
-            return True
-    return False
+class _Evidence:
+    """A folded text in which values are looked up."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def has(self, value: str) -> bool:
+        """Whether a value appears: as a whole, or with other separators, or as the beginning of a hash."""
+        folded = value.casefold()
+        return _appears(folded, self.text) or _appears(_join(folded), self._joined)
+
+    @cached_property
+    def _joined(self) -> str:
+        return _join(self.text)
+
+
+def _appears(value: str, text: str) -> bool:
+    end = "" if _HASH.match(value) else r"(?![^\W_])"
+    return value in text and re.search(rf"(?<![^\W_]){re.escape(value)}{end}", text) is not None
 
 
 def _join(text: str) -> str:
@@ -132,14 +159,15 @@ def _read_evidence(messages: Sequence[JsonObject]) -> str:
     return _DASH.sub("-", "\n".join(texts)).casefold()
 
 
-def _read_facts(result: str) -> frozenset[str]:
-    """Return the words of a result by which an answer shows that it knows the result: its codes if it has any,
-    otherwise its longer words and its numbers. Of JSON, only the values count.
-    """
-    text = " ".join(_read_values(result))
-    codes = frozenset(value.casefold() for value in _find_values(_DASH.sub("-", text)))
-    words = (word.casefold() for word in _WORD.findall(text))
-    return codes or frozenset(word for word in words if len(word) >= _MIN_WORD or word.isdigit())
+def _read_codes(result: str) -> frozenset[str]:
+    """Return the codes and long numbers of a result, folded, by which an answer shows that it knows the result."""
+    return frozenset(value.casefold() for value in _find_values(_DASH.sub("-", " ".join(_read_values(result)))))
+
+
+def _read_words(result: str) -> frozenset[str]:
+    """Return the longer words and the numbers of a result without codes, folded. Of JSON, only the values count."""
+    words = (word.casefold() for word in _WORD.findall(" ".join(_read_values(result))))
+    return frozenset(word for word in words if len(word) >= _MIN_WORD or word.isdigit())
 
 
 def _read_values(result: str) -> Iterable[str]:

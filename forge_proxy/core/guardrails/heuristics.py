@@ -24,6 +24,8 @@ class Heuristic(StrEnum):
     """A call that was already answered since the user's last message is retried."""
     EARLY_END = "early_end"
     """A final answer before the tools that the user asked for were called is retried."""
+    ANSWER_GROUNDING = "answer_grounding"
+    """A final answer that does not agree with the results of tools is retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,10 @@ def read_settings(policy: GuardPolicy) -> Mapping[Heuristic, Setting]:
     if not policy.enabled.retry or policy.max_retries == 0:
         return dict.fromkeys(Heuristic, "accept")
     text: Setting = "retry" if policy.text_responses == "nudge" else policy.text_responses
+    answers: Setting = "accept" if policy.answer_grounding in ("off", "report") else policy.answer_grounding
     return {
         Heuristic.TEXT_RESPONSES: text if policy.max_text_nudges else "accept",
         Heuristic.REPEATS: policy.on_repeat if policy.enabled.repeats else "accept",
         Heuristic.EARLY_END: policy.on_early_end if policy.enabled.early_end else "accept",
+        Heuristic.ANSWER_GROUNDING: answers,
     }

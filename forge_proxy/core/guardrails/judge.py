@@ -57,10 +57,11 @@ def _judge(turn: Turn, reply: Reply, sent_text: str, extraction: Extraction, loo
             case = replace(case, reply=replace(reply, finish="stop"))
         made = _with_ids(turn, made)
         assessment = assess_end(case, message, made)
-        checked = assessment.retry or check_answer(case, message, made)
-        if isinstance(checked, Retry):
-            return checked
-        return assessment.accept(case.accept(join_text(sent_text, extraction.text, message), (), checked))
+        if assessment.retry:
+            return assessment.retry
+        checked = check_answer(case, message, made)
+        text = join_text(sent_text, extraction.text, message)
+        return checked.retry or assessment.accept(case.accept(text, (), checked.report), *checked.accepted)
     return judge_text(case)
 
 

@@ -11,7 +11,7 @@ from forge_proxy.core.guardrails.case import Case, join_text, render_call, selec
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.grounding import find_ungrounded
-from forge_proxy.core.guardrails.judge_answer import check_answer
+from forge_proxy.core.guardrails.judge_answer import CheckedAnswer, check_answer
 from forge_proxy.core.guardrails.judge_heuristics import assess_end, assess_repeat
 from forge_proxy.core.guardrails.nudges import Problem, correct_calls, correct_text
 from forge_proxy.core.guardrails.repeats import find_repeats
@@ -57,13 +57,12 @@ def judge_calls(case: Case, message: str | None) -> Verdict:
             )
         is_end = all(turn.is_terminal(call.tool) for call in valid)
         assessment = assess_end(case, extraction.text, valid) if is_end else assess_repeat(case, valid)
-        if is_end and assessment.retry is None:
-            checked = check_answer(case, read_answer(valid), valid)
-            if isinstance(checked, Retry):
-                return checked
-            interventions += checked
+        if assessment.retry:
+            return assessment.retry
+        checked = check_answer(case, read_answer(valid), valid) if is_end else CheckedAnswer()
         text = join_text(case.sent_text, extraction.text, message)
-        return assessment.retry or assessment.accept(case.accept(text, tuple(valid), tuple(interventions)))
+        accepted = case.accept(text, tuple(valid), (*interventions, *checked.report))
+        return checked.retry or assessment.accept(accepted, *checked.accepted)
     retry = case.retry(problems[0].fault, _corrections(turn, extraction, tuple(problems)), problems[0])
     return retry or _give_up_calls(case, message, valid, problems)
 

@@ -25,11 +25,11 @@ class Assessment:
     accepted: tuple[Heuristic, ...] = ()
     """The heuristic, if it applies and does not correct the response."""
 
-    def accept(self, verdict: Accept) -> Accept:
-        """Return the verdict that accepts the response, with the heuristics that applied to it."""
-        if not self.accepted:
+    def accept(self, verdict: Accept, *others: Heuristic) -> Accept:
+        """Return the verdict that accepts the response, with this heuristic and `others` that applied to it."""
+        if not (self.accepted or others):
             return verdict
-        return Accept(replace(verdict.answer, accepted_cases=(*verdict.answer.accepted_cases, *self.accepted)))
+        return Accept(replace(verdict.answer, accepted_cases=(*verdict.answer.accepted_cases, *self.accepted, *others)))
 
 
 NOTHING = Assessment()

@@ -7,11 +7,11 @@ from dataclasses import replace
 from forge_proxy.core.errors import EmptyAnswer, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.case import MAX_QUOTED, Case, join_text, render_call
 from forge_proxy.core.guardrails.cut import LOOP_NOTICE, render_cut_notice
-from forge_proxy.core.guardrails.judge_answer import check_answer, select_text
+from forge_proxy.core.guardrails.judge_answer import CheckedAnswer, check_answer, select_text
 from forge_proxy.core.guardrails.judge_heuristics import NOTHING, assess_end
 from forge_proxy.core.guardrails.nudges import correct_text
 from forge_proxy.core.guardrails.turn import Fault, Outcome
-from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Intervention, Retry, Verdict
+from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Intervention, Verdict
 from forge_proxy.core.messages import Message
 from forge_proxy.core.stream import Reply
 
@@ -46,10 +46,10 @@ def judge_text(case: Case) -> Verdict:
         if retry:
             return retry
     delivered = select_text(turn, text)
-    checked = () if turn.ends_with_call else check_answer(case, delivered)
-    if isinstance(checked, Retry):
-        return checked
-    answer = assessment.accept(case.accept(delivered, (), checked)).answer
+    checked = CheckedAnswer() if turn.ends_with_call else check_answer(case, delivered)
+    if checked.retry:
+        return checked.retry
+    answer = assessment.accept(case.accept(delivered, (), checked.report), *checked.accepted).answer
     return Accept(replace(answer, is_plain_text=True))
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 from cachetools import FIFOCache
 
 from forge_proxy.core.errors import UnknownModel
+from forge_proxy.core.guardrails.answer_grounding import read_answer
 from forge_proxy.core.guardrails.conversation import find_user_message
 from forge_proxy.core.guardrails.correction_log import Correction, CorrectionLog, read_words
 from forge_proxy.core.guardrails.extraction import Extraction
@@ -29,12 +30,14 @@ from forge_proxy.core.jsontypes import JsonObject
 
 _CACHE_SIZE = 256
 """Maximum number of models; a server without a model list accepts any name that a client sends."""
+_NO_CASES = HeuristicRecord()
 _MAX_EARLY_ENDS = 3
 """Final answers that are retried after one message of the user, if each retry was effective."""
 _CORRECTED = {
     Fault.TEXT: Heuristic.TEXT_RESPONSES,
     Fault.REPEATED_CALL: Heuristic.REPEATS,
     Fault.EARLY_END: Heuristic.EARLY_END,
+    Fault.UNGROUNDED_ANSWER: Heuristic.ANSWER_GROUNDING,
 }
 
 
@@ -42,6 +45,8 @@ class LearnedPolicy:
     """The statistics of each model since the daemon started. Requests without a model's name share one entry."""
 
     def __init__(self) -> None:
+        self.is_enabled = True
+        """Whether the statistics decide. Otherwise, in evals, all cases of heuristics that are `auto` are corrected."""
         self._records: FIFOCache[str, Mapping[Heuristic, HeuristicRecord]] = FIFOCache(_CACHE_SIZE)
         self._opens_reasoning: FIFOCache[str, bool] = FIFOCache(_CACHE_SIZE)
         self._log = CorrectionLog()
@@ -69,7 +74,7 @@ class LearnedPolicy:
         corrected = [
             each
             for each in counted
-            if settings[each] == "retry" or (record := records.get(each)) is None or record.should_correct()
+            if settings[each] == "retry" or not self.is_enabled or records.get(each, _NO_CASES).should_correct()
         ]
         return ActiveHeuristics(frozenset(counted), frozenset(corrected))
 
@@ -190,6 +195,11 @@ def assess_correction(
             return "effective" if ends else "awaits_result"
         case Heuristic.EARLY_END:
             return "in_vain" if ends else "awaits_result"
+        case Heuristic.ANSWER_GROUNDING:
+            if not ends:
+                return "awaits_result"
+            text = read_answer(answer.calls) if answer.calls else answer.text or ""
+            return "effective" if turn.find_ungrounded(text) is None else "in_vain"
 
 
 def _find_last_calls(messages: Sequence[JsonObject]) -> int:

@@ -130,13 +130,15 @@ class GuardPolicy(RenamedFields):
         ),
     )
     answer_grounding: Annotated[
-        Literal["off", "report", "retry"],
-        BeforeValidator(read_switch, json_schema_input_type=Literal["off", "report", "retry", False]),
+        Literal["auto", "off", "report", "retry"],
+        BeforeValidator(read_switch, json_schema_input_type=Literal["auto", "off", "report", "retry", False]),
     ] = Field(
-        default="off",
+        default="auto",
         description=(
             "Final answers with codes or long numbers that appear nowhere in the conversation, or with nothing of the"
-            " latest result: ignore, report them in `x-forge-interventions`, or retry, at most twice."
+            " latest result: retry, at most twice; report in `x-forge-interventions`; ignore (off); or retry only"
+            " short answers to results with codes, if no stream waits for them, and learn per model whether that helps"
+            " (auto)."
         ),
     )
     on_repeat: Literal["auto", "retry", "accept"] = Field(

@@ -214,7 +214,7 @@ class StreamGate:
         if it is compared with the results of tools.
         """
         if self._may_end is None:
-            self._may_end = self._turn.find_unfinished() is None and not self._turn.may_correct_answer
+            self._may_end = self._turn.find_unfinished() is None and not self._turn.buffers_answer
         return self._may_end
 
     def _count(self, text: str) -> None:

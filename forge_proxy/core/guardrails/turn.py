@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.fast_dataclass import fast_dataclass
-from forge_proxy.core.guardrails.answer_grounding import has_results
+from forge_proxy.core.guardrails.answer_grounding import UngroundedAnswer, find_ungrounded_answer, has_results
 from forge_proxy.core.guardrails.early_end import Unfinished, find_unfinished
 from forge_proxy.core.guardrails.heuristics import NO_HEURISTICS, ActiveHeuristics, Heuristic
 from forge_proxy.core.guardrails.policy import GuardPolicy
@@ -131,6 +131,8 @@ class Turn:
     """The tool whose text did not match its grammar in the attempt before; empty if none."""
     narrowed: tuple[ToolSpec, ...] = ()
     """The tools to which the model server limits this attempt after a repeated call; empty for no limit."""
+    is_streamed: bool = False
+    """Whether the client requested a stream."""
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool called `name`, the respond tool included, or None."""
@@ -255,12 +257,27 @@ class Turn:
             return None
         return find_unfinished(self.messages, self.tools, self.terminal_names)
 
+    def find_ungrounded(self, answer: str) -> UngroundedAnswer | None:
+        """Return what is wrong with a final answer if it does not agree with the results of tools."""
+        setting = self.policy.answer_grounding
+        if setting == "off" or not has_results(self.messages):
+            return None
+        return find_ungrounded_answer(answer, self.messages, only_lookups=setting == "auto")
+
     @property
     def may_correct_answer(self) -> bool:
-        """Whether a final answer is retried if it does not agree with the results of tools."""
-        if self.policy.answer_grounding != "retry" or self.retries_left == 0:
+        """Whether a final answer that does not agree with the results of tools is retried if nothing of it was sent."""
+        is_corrected = Heuristic.ANSWER_GROUNDING in self.heuristics.corrected
+        if not (is_corrected or self.policy.answer_grounding == "retry") or self.retries_left == 0:
             return False
         return self.faults.count(Fault.UNGROUNDED_ANSWER) < MAX_GROUNDING_RETRIES and has_results(self.messages)
+
+    @property
+    def buffers_answer(self) -> bool:
+        """Whether a final answer is buffered until the verdict, although it could be streamed, because it may be
+        retried. With `answer_grounding: auto`, no stream waits for that.
+        """
+        return self.may_correct_answer and not (self.is_streamed and self.policy.answer_grounding == "auto")
 
     @property
     def may_retry_text(self) -> bool:
@@ -317,6 +334,7 @@ def open_turn(
         terminal=terminal,
         heuristics=heuristics,
         form=form,
+        is_streamed=request.stream,
     )
 
 

@@ -119,6 +119,25 @@ def test_other_answers_need_not_contain_the_result(results: list[str], answer: s
     assert find_ungrounded_answer(answer, converse(*results)) is None
 
 
+@pytest.mark.parametrize(
+    ("result", "answer"),
+    [
+        ("File written.", "Done."),
+        (ORDER, "The format of the order follows RFC7231, and its status is that of ISO8601 dates. " * 3),
+        (f"{ORDER} {'x' * 300}", "Done."),
+        (ORDER, "It is ORD-4711."),
+    ],
+    ids=["no code in the result", "a long answer", "a long result", "right"],
+)
+def test_only_lookups_leaves_other_answers_alone(result: str, answer: str) -> None:
+    assert find_ungrounded_answer(answer, converse(result), only_lookups=True) is None
+
+
+@pytest.mark.parametrize("answer", ["Done.", "It is ORD-4712."])
+def test_only_lookups_finds_answers_without_the_code(answer: str) -> None:
+    assert find_ungrounded_answer(answer, converse(ORDER), only_lookups=True) is not None
+
+
 def test_only_results_since_the_users_last_message_count() -> None:
     messages = [*converse(ORDER), {"role": "assistant", "content": "ORD-4711"}, {"role": "user", "content": "Thanks!"}]
 
