@@ -44,7 +44,7 @@ def test_each_name_is_what_its_module_calls_so(name: str, module: str) -> None:
     assert getattr(forge_proxy, name) is getattr(sys.modules[module], name)
 
 
-def test_type_checkers_and_programs_are_told_the_same_names() -> None:
+def test_type_checkers_and_programs_see_the_same_names() -> None:
     public = {name for name in dir(forge_proxy) if name[0].isupper() or name in ("setup_backend", "respond_tool")}
 
     assert public - {"TYPE_CHECKING", "Any"} == set(typed_names())

@@ -74,7 +74,7 @@ class SurfaceEndpoint:
             origin = origin_of(request, self._surface.name, chat.body.get("service_tier"))
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request), origin=origin)
             if chat.stream:
-                encoder = decoded.stream_encoder(request_id, int(time.time()))
+                encoder = decoded.build_stream_encoder(request_id, int(time.time()))
                 if isinstance(encoder, PromptSizeEncoder):
                     answer = with_prompt_size(answer, partial(self._engine.measure, chat), encoder)
                 save = partial(self._storage.save, decoded, encoder) if self._storage else None

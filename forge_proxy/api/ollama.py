@@ -49,13 +49,13 @@ class OllamaEndpoint(SurfaceEndpoint):
         assert isinstance(decoded, DecodedOllamaRequest)  # noqa: S101  # from the codec of these surfaces
         if self._engine.relay.kind == "ollama":
             if decoded.action == "answer" and not decoded.unsupported:
-                return decoded.timed_by(time.monotonic_ns)
+                return decoded.with_clock(time.monotonic_ns)
             body = JsonBody(orjson.dumps(decoded.source), decoded.source)
             call = RawCall("POST", request.scope["path"], body, "application/json")
             headers = {"x-request-id": request_id_of(request)}
             return RelayEndpoint(self._engine, self._large_bodies).answer(request, call, headers)
         if decoded.action == "answer":
-            return decoded.for_other_backend().timed_by(time.monotonic_ns)
+            return decoded.adapt_to_other_backend().with_clock(time.monotonic_ns)
         return await self._load(request, decoded)
 
     async def _load(self, request: Request, decoded: DecodedOllamaRequest) -> Response:

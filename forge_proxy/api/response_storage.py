@@ -25,7 +25,7 @@ from forge_proxy.engine.memory import RequestMemory
 from forge_proxy.engine.shielded_tasks import ShieldedTasks
 from forge_proxy.wire.clients.collector import ResponseCollector
 from forge_proxy.wire.clients.responses.encoder import DecodedResponsesRequest, ResponsesEncoder
-from forge_proxy.wire.clients.responses.input_items import listed_items
+from forge_proxy.wire.clients.responses.input_items import list_input_items
 from forge_proxy.wire.clients.responses.request import decode_request, read_links, reject_links, wants_storing
 from forge_proxy.wire.clients.responses.response_object import is_background
 from forge_proxy.wire.clients.responses.stored_items import find_references, number_items, resolve_references
@@ -99,7 +99,7 @@ class ResponseStorage:
     ) -> bytes:
         """Encode a response that is not streamed, and store it."""
         assert isinstance(decoded, DecodedResponsesRequest)  # noqa: S101
-        encoder = decoded.whole_encoder(response, request_id, created)
+        encoder = decoded.build_whole_encoder(response, request_id, created)
         await self.save(decoded, encoder)
         return encoder.response()
 
@@ -124,8 +124,8 @@ class ResponseStorage:
         stored = await self.run(store.get(response_id, owner, now))
         earlier: Sequence[StoredItem] = ()
         if stored.previous_id is not None:
-            earlier = await self.run(store.chain(stored.previous_id, owner, now, MAX_CONVERSATION, charge))
-        own = await self.run(store.input(response_id, owner, now))
+            earlier = await self.run(store.read_chain(stored.previous_id, owner, now, MAX_CONVERSATION, charge))
+        own = await self.run(store.read_input(response_id, owner, now))
         charge(sum(len(item.data) for item in own))
         return await _parse([*earlier, *own])
 
@@ -136,7 +136,7 @@ class ResponseStorage:
     async def conversation_items(self, conversation_id: str, owner: str, memory: RequestMemory) -> list[JsonObject]:
         """Return all items of a conversation, oldest first. Raises `InvalidRequest` or `MemoryFull`."""
         store, charge = await self._store(), _charging(memory)
-        read = store.conversation(conversation_id, owner, self.now(), MAX_CONVERSATION, charge)
+        read = store.read_conversation(conversation_id, owner, self.now(), MAX_CONVERSATION, charge)
         return await _parse(await self.run(read))
 
     def _check_background(self, body: JsonObject) -> None:
@@ -160,7 +160,7 @@ class ResponseStorage:
             return resolve_references(body, {}), (), 0
         store, now, charge, size = await self._store(), self.now(), _charging(memory), 0
         if references:
-            found = await self.run(store.items(references, owner, now, MAX_CONVERSATION, charge))
+            found = await self.run(store.read_items(references, owner, now, MAX_CONVERSATION, charge))
             size = sum(len(found[name].data) for name in references if name in found)
             if size > MAX_CONVERSATION:
                 raise InvalidRequest("input", f"the items that it refers to have more than {MAX_CONVERSATION} bytes")
@@ -169,9 +169,9 @@ class ResponseStorage:
         items: Sequence[StoredItem] = ()
         try:
             if conversation is not None:
-                items = await self.run(store.conversation(conversation, owner, now, MAX_CONVERSATION, charge))
+                items = await self.run(store.read_conversation(conversation, owner, now, MAX_CONVERSATION, charge))
             elif previous is not None:
-                items = await self.run(store.chain(previous, owner, now, MAX_CONVERSATION, charge))
+                items = await self.run(store.read_chain(previous, owner, now, MAX_CONVERSATION, charge))
         except ResponseNotFound as error:
             raise PreviousResponseNotFound(previous or "") from error
         return body, items, size + sum(len(item.data) for item in items)
@@ -226,7 +226,7 @@ async def _parse(items: Sequence[StoredItem]) -> list[JsonObject]:
 
 def _to_stored(body: JsonObject, encoder: ResponsesEncoder, limit: int) -> list[StoredItem] | None:
     """Return the items of a request and its response; None if they have more than `limit` bytes."""
-    own = number_items(listed_items(body.get("input")), encoder.response_id.removeprefix("resp_"))
+    own = number_items(list_input_items(body.get("input")), encoder.response_id.removeprefix("resp_"))
     kinds: tuple[tuple[Literal["input", "output"], list[JsonObject]], ...] = (
         ("input", own),
         ("output", encoder.output),

@@ -27,7 +27,7 @@ class ResponseStore(Protocol):
         """Delete a response with its items. Raises `ResponseNotFound`."""
         ...
 
-    async def chain(
+    async def read_chain(
         self, response_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Sequence[StoredItem]:
         """Return the items of a response and of all that it continues, oldest first. `charge` may raise.
@@ -36,17 +36,17 @@ class ResponseStore(Protocol):
         """
         ...
 
-    async def conversation(
+    async def read_conversation(
         self, conversation_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Sequence[StoredItem]:
         """Return the items of a conversation, oldest first; none if it has none. Raises `InvalidRequest`, too."""
         ...
 
-    async def input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
+    async def read_input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
         """Return a response's own input items. Raises `ResponseNotFound`."""
         ...
 
-    async def items(
+    async def read_items(
         self, ids: Sequence[str], owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Mapping[str, StoredItem]:
         """Return those of these items that are stored. Raises `InvalidRequest` if they have more than `limit` bytes."""

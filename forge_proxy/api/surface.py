@@ -28,7 +28,7 @@ class DecodedRequest(Protocol):
         """The request as the engine answers it. Of an API whose format is not the backends', it `is_converted`."""
         ...
 
-    def stream_encoder(self, request_id: str, created: int) -> StreamEncoder:
+    def build_stream_encoder(self, request_id: str, created: int) -> StreamEncoder:
         """Return the encoder of the streamed response."""
         ...
 

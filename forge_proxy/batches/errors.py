@@ -26,7 +26,7 @@ class FileInUse(JobConflict):
 
 
 @contextmanager
-def as_batch_errors(batch_id: str) -> Generator[None]:
+def translate_job_errors(batch_id: str) -> Generator[None]:
     """Raise `BatchNotFound` in place of `JobNotFound`."""
     try:
         yield

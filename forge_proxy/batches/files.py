@@ -97,7 +97,7 @@ class Files:
         if size > self._config.max_mb * _MB:
             raise FileTooLarge(self._config.max_mb)
 
-    def expiry_of(self, created_at: float, seconds: int | None) -> float:
+    def compute_expiry(self, created_at: float, seconds: int | None) -> float:
         """Return when a file expires: after `seconds`, or after the days of the configuration."""
         return created_at + (self._config.retention_days * _DAY if seconds is None else seconds)
 
@@ -131,7 +131,7 @@ class FileUpload:
         """Complete the file and return its record; `expires_after` is in seconds."""
         if self._pending:
             await self._store_blocks(-(-len(self._pending) // BLOCK))
-        expires_at = self._files.expiry_of(self._file.created_at, expires_after)
+        expires_at = self._files.compute_expiry(self._file.created_at, expires_after)
         file = replace(self._file, filename=filename, purpose=purpose, size=self._size, expires_at=expires_at)
         await self._files.run(self._store.complete(file))
         return file

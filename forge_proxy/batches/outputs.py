@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from forge_proxy.batches.files import Files, FileUpload
 from forge_proxy.batches.line_source import LineSource
-from forge_proxy.batches.shard_handler import line_id, read_planned, read_results
+from forge_proxy.batches.shard_handler import build_line_id, read_planned, read_results
 from forge_proxy.core.batches.ordering import PlannedLine
 from forge_proxy.core.batches.records import BatchState, LineTotals, ShardState, read_shard
 from forge_proxy.core.batches.results import MissingReason, encode_missing, read_custom_id
@@ -72,7 +72,7 @@ async def write_files(
                 continue
             missing += 1
             custom_id = read_custom_id(await source.take(result.line))
-            absent = encode_missing(line_id(result.shard_id, result.line.number), custom_id, reason)
+            absent = encode_missing(build_line_id(result.shard_id, result.line.number), custom_id, reason)
             totals += absent.totals
             await error.write(absent.text)
     return WrittenFiles(await output.finish(), await error.finish(), totals, missing)

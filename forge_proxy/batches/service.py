@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from forge_proxy.batches.batch_handler import BatchHandler
-from forge_proxy.batches.errors import BatchConflict, BatchNotFound, FileInUse, as_batch_errors
+from forge_proxy.batches.errors import BatchConflict, BatchNotFound, FileInUse, translate_job_errors
 from forge_proxy.batches.outputs import sum_totals
 from forge_proxy.batches.shard_handler import ShardDeps
 from forge_proxy.core.batches.progress import BatchProgress
@@ -68,11 +68,11 @@ class Batches:
         job_id, url = new_job_id("batch", now), request.notify_url
         new = NewJob(job_id, BatchHandler.kind, file.id, write_state(state), notify_url=url)
         job = await self._jobs.submit(new, owner=owner)
-        return BatchProgress.of(job, state, LineTotals(), now)
+        return BatchProgress.from_job(job, state, LineTotals(), now)
 
     async def get(self, batch_id: str, owner: str) -> BatchProgress:
         """Return the current state of a batch."""
-        with as_batch_errors(batch_id):
+        with translate_job_errors(batch_id):
             return await self._progress(await self._find(batch_id, owner))
 
     async def list(self, owner: str, *, after: str | None, limit: int) -> BatchPage:
@@ -90,7 +90,7 @@ class Batches:
 
         Raises `BatchConflict` if it has ended.
         """
-        with as_batch_errors(batch_id):
+        with translate_job_errors(batch_id):
             job = await self._find(batch_id, owner)
             if job.finished:
                 raise BatchConflict(f"the batch {batch_id} is {job.status}: there is nothing to cancel")
@@ -132,4 +132,4 @@ class Batches:
         totals = state.totals
         if state.end is None and state.in_progress_at is not None:
             totals = await sum_totals(await self._deps.open_jobs(), job.id)
-        return BatchProgress.of(job, state, totals, self._now())
+        return BatchProgress.from_job(job, state, totals, self._now())

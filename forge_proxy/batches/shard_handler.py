@@ -153,7 +153,7 @@ class _ShardRun:
 
     async def _process(self, line: PlannedLine) -> None:
         parsed: dict[str, Any] = orjson.loads(await self._source.take(line))
-        request_id = line_id(self._writer.job.id, line.number)
+        request_id = build_line_id(self._writer.job.id, line.number)
         async with self._prompt_alone(line) as on_prompt:
             request = LineRequest(
                 self._state.endpoint, orjson.dumps(parsed["body"]), request_id, self._writer.job.owner or "", on_prompt
@@ -224,7 +224,7 @@ async def _run_together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def line_id(shard_id: str, number: int) -> str:
+def build_line_id(shard_id: str, number: int) -> str:
     """Return an id that is the same whenever the line is sent, so that logs show what was sent again."""
     return f"batch_req_{hashlib.blake2b(f'{shard_id} {number}'.encode(), digest_size=16).hexdigest()}"
 

@@ -170,7 +170,7 @@ async def build(
         metrics = build_metrics(parts)
         listeners.add(metrics)
         if contents is not None:
-            contents.count_with(metrics.count_content)
+            contents.set_counter(metrics.count_content)
         admin = _admin_services(parts, live, services, memory, metrics, stored, events)
         app = create_app(
             parts.engine,

@@ -37,7 +37,7 @@ from forge_proxy.jobs.ports import JobStore
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.settings import Settings
-from forge_proxy.store.config import sqlite_file
+from forge_proxy.store.config import find_sqlite_file
 from forge_proxy.tools.addresses import CheckedResolver
 from forge_proxy.tools.executors import open_registry
 from forge_proxy.tools.notifications import CallbackNotifications, check_notify_url
@@ -145,7 +145,7 @@ async def resume(jobs: Jobs, settings: Settings, log: FilteringBoundLogger) -> N
 
     Does nothing if the SQLite file does not exist; the first request that needs the store creates it.
     """
-    file = sqlite_file(store_url(settings))
+    file = find_sqlite_file(store_url(settings))
     if file is not None and not await asyncio.to_thread(file.exists):
         return
     reported = ""

@@ -141,7 +141,7 @@ class _Running:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None  # noqa: S101  # a coroutine runs in a task
         self._end_with(lambda: loop.call_soon_threadsafe(task.cancel))
-        log = logs.standard_logger()
+        log = logs.build_standard_logger()
         async with build(self._settings, self._listener, lambda: self._settings, log) as daemon:
             refuse_unsupported(self._options, daemon.parts.choice)
             daemon.log_address()

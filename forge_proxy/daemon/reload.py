@@ -115,7 +115,7 @@ class SettingsReloader:
 
     async def _reload(self) -> None:
         log = structlog.get_logger()
-        self._systemd.reloading()
+        self._systemd.notify_reloading()
         try:
             done = await self._live.reload()
         except ForgeError as error:
@@ -123,7 +123,7 @@ class SettingsReloader:
         else:
             log.info("reloaded", applied=done.applied, needs_restart=done.needs_restart)
         finally:
-            self._systemd.ready("settings reloaded")
+            self._systemd.notify_ready("settings reloaded")
 
 
 def _read_keys(loaded: ServerConfig, current: ServerConfig) -> tuple[ServerConfig, AcceptedKeys]:

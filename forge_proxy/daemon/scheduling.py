@@ -44,5 +44,5 @@ def build_scheduler(
     def report_connected() -> None:
         log.info("temporal connected", address=temporal.address, namespace=temporal.namespace, queues=sorted(served))
 
-    place = import_module("forge_proxy.temporal.ports").TemporalPlace(temporal, served, report, report_connected)
+    place = import_module("forge_proxy.temporal.ports").TemporalOptions(temporal, served, report, report_connected)
     return import_module("forge_proxy.temporal.scheduler").TemporalScheduler(writers, deps, open_outbox, place)

@@ -51,7 +51,7 @@ async def serve(
 
         def stop(signum: int) -> None:
             if not daemon.server.should_exit:
-                systemd.stopping()
+                systemd.notify_stopping()
                 seconds = settings.server.drain_seconds
                 drain = {"drain_seconds": seconds, "answers_may_take": seconds}  # `answers_may_take`: until 0.3
                 log.info("stopping", **drain, note="stop again to abort running requests")
@@ -59,7 +59,7 @@ async def serve(
 
         _handle_signals(stop, reloads.request, hangup)
         daemon.log_address()
-        systemd.ready(f"listening at {daemon.url}")
+        systemd.notify_ready(f"listening at {daemon.url}")
         watchdog = asyncio.create_task(_ping_watchdog(systemd))
         _tune_garbage_collector()
         try:
@@ -90,7 +90,7 @@ def _tune_garbage_collector() -> None:
 async def _ping_watchdog(systemd: Systemd) -> None:
     """Ping the watchdog from the event loop, so that a blocked loop triggers it."""
     while systemd.watchdog_seconds is not None:
-        systemd.alive()
+        systemd.ping_watchdog()
         await asyncio.sleep(systemd.watchdog_seconds)
 
 

@@ -65,7 +65,7 @@ async def setup_backend(
     sampling parameters are recommended for the model.
     """
     resolved = build_settings(options, settings, BackendOptions)
-    log = logs.standard_logger()
+    log = logs.build_standard_logger()
     async with assemble(resolved, observe_in_next_iteration(logs.LogObserver(log))) as parts:
         refuse_unsupported(options, parts.choice)
         log_backend(parts.choice, resolved, log)

@@ -20,14 +20,16 @@ class JobKinds:
     def __init__(self, *handlers: JobHandler) -> None:
         self._handlers = {handler.kind: handler for handler in handlers}
 
-    def handler_of(self, kind: str) -> JobHandler:
+    def find_handler(self, kind: str) -> JobHandler:
         """Return the handler of a kind. Raises `JobNotReadable` for one that this version does not have."""
         try:
             return self._handlers[kind]
         except KeyError:
             raise JobNotReadable(f"this version of forge-proxy has no jobs of the kind {kind!r}") from None
 
-    def new_row(self, new: NewJob, now: float, events: Sequence[NewEvent] = (), *, owner: str | None = None) -> NewRow:
+    def build_row(
+        self, new: NewJob, now: float, events: Sequence[NewEvent] = (), *, owner: str | None = None
+    ) -> NewRow:
         """Return the row of a new job that has no parent."""
         job = StoredJob(
             new.id,
@@ -43,18 +45,18 @@ class JobKinds:
         )
         return self._complete(job, new.state, events)
 
-    def new_child(self, new: NewJob, parent: StoredJob, now: float) -> NewRow:
+    def build_child(self, new: NewJob, parent: StoredJob, now: float) -> NewRow:
         """Return the row of a new child job. Raises `JobLimitExceeded`."""
         if parent.depth + 2 > MAX_DEPTH:
             raise JobLimitExceeded(
                 f"a child job of {parent.id} would be at depth {parent.depth + 2}; {MAX_DEPTH} is possible"
             )
-        row = self.new_row(new, now, owner=parent.owner)
+        row = self.build_row(new, now, owner=parent.owner)
         return replace(row, job=replace(row.job, parent=parent.id, root=parent.root, depth=parent.depth + 1))
 
     def _complete(self, job: StoredJob, state: str, events: Sequence[NewEvent]) -> NewRow:
         all_events = number_events([NewEvent("status", {"status": "queued"}), *events], 0, job.created_at)
         packed = pack(state)
-        first = self.handler_of(job.kind).first_action(job)
+        first = self.find_handler(job.kind).first_action(job)
         job = replace(job, action=write_action(first), state=packed.text, last_event=len(all_events))
         return NewRow(job, all_events, packed.parts)

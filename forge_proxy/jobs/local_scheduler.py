@@ -14,7 +14,7 @@ from forge_proxy.jobs.cancellation import Cancelled
 from forge_proxy.jobs.phases import PhaseDeps, run_phase, store_cancelled, store_running
 from forge_proxy.jobs.ports import JobStore, SchedulerStatus
 from forge_proxy.jobs.queues import JobQueues
-from forge_proxy.jobs.retries import until_store_returns
+from forge_proxy.jobs.retries import retry_until_store_returns
 from forge_proxy.jobs.wake_timer import WakeTimer
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.jobs.writers import JobWriters
@@ -98,7 +98,7 @@ class LocalScheduler:
         now = self._deps.now()
         ready = [head.id for head in unfinished if head.id not in parents and _can_continue(head, now)]
         below_cancelled = [head for head in unfinished if head.parent in cancelled]
-        wake_at = await store.next_wake(now)
+        wake_at = await store.find_next_wake(now)
 
         def continue_jobs() -> None:
             self._timer.set(wake_at)
@@ -110,7 +110,7 @@ class LocalScheduler:
 
     async def _cancel_all(self, heads: Sequence[JobHead]) -> None:
         for head in heads:
-            async for attempt in until_store_returns():
+            async for attempt in retry_until_store_returns():
                 with attempt, suppress(JobConflict, JobNotFound):  # it has ended meanwhile
                     await self.cancel(head.id)
 
@@ -119,17 +119,17 @@ class LocalScheduler:
 
     async def _wake_due(self) -> None:
         """Continue the jobs whose time has come."""
-        async for attempt in until_store_returns():
+        async for attempt in retry_until_store_returns():
             with attempt:
                 store, now = await self._writers.store(), self._deps.now()
-                for job_id in await store.due(now):
+                for job_id in await store.list_due(now):
                     await self._continue(job_id)
-                self._timer.set(await store.next_wake(now))
+                self._timer.set(await store.find_next_wake(now))
 
     async def _continue(self, job_id: str) -> None:
         """Execute a job that may be able to continue."""
         try:
-            async for attempt in until_store_returns():
+            async for attempt in retry_until_store_returns():
                 with attempt:
                     writer = await self._writers.get(job_id)
                     writer.is_woken = True
@@ -175,7 +175,7 @@ class LocalScheduler:
 
     async def _children_have_ended(self, job_id: str) -> bool:
         """Return whether all child jobs have ended; start those that have not."""
-        async for attempt in until_store_returns():
+        async for attempt in retry_until_store_returns():
             with attempt:
                 children = await (await self._writers.store()).unfinished(parent=job_id)
                 for child in children:

@@ -12,7 +12,7 @@ from forge_proxy.core.jobs.errors import JobNotFound
 from forge_proxy.core.jobs.records import NOTIFIED, JobHead, Notification, StoredJob
 from forge_proxy.jobs.background_tasks import BackgroundTasks
 from forge_proxy.jobs.ports import JobStore, NotificationSender
-from forge_proxy.jobs.retries import until_store_returns
+from forge_proxy.jobs.retries import retry_until_store_returns
 
 _AT_A_TIME = 8
 
@@ -29,7 +29,7 @@ class JobNotifications:
 
     async def open(self, store: JobStore) -> Callable[[], None]:
         """Return a function that sends what an earlier daemon has not sent."""
-        unsent = await store.notifications()
+        unsent = await store.list_notifications()
         self._store = store
 
         def send() -> None:
@@ -44,9 +44,9 @@ class JobNotifications:
             self._tasks.spawn(self._read_and_start())
 
     async def _read_and_start(self) -> None:
-        async for attempt in until_store_returns():
+        async for attempt in retry_until_store_returns():
             with attempt:
-                for notification in await self._opened.notifications():
+                for notification in await self._opened.list_notifications():
                     self._start(notification)
 
     def _start(self, notification: Notification) -> None:
@@ -60,12 +60,12 @@ class JobNotifications:
             if (head := await self._head(notification.job_id)) is None:
                 return
             await self._sender.send(notification.url, _body(head, notification), _key(notification))
-            async for attempt in until_store_returns():
+            async for attempt in retry_until_store_returns():
                 with attempt:
-                    await self._opened.notified(notification)
+                    await self._opened.delete_notification(notification)
 
     async def _head(self, job_id: str) -> JobHead | None:
-        async for attempt in until_store_returns():
+        async for attempt in retry_until_store_returns():
             with attempt, suppress(JobNotFound):  # deleted before it was sent
                 return await self._opened.head(job_id)
         return None

@@ -16,7 +16,7 @@ class JobNotifier:
         self._events: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self.closed = False
 
-    def event_of(self, job_id: str) -> asyncio.Event:
+    def get_event(self, job_id: str) -> asyncio.Event:
         """Return the event that is set when the job changes, or when the notifier is closed."""
         event = self._events.get(job_id)
         if event is None:

@@ -24,7 +24,7 @@ from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.jobs.cancellation import Cancelled
 from forge_proxy.jobs.kinds import JobKinds
 from forge_proxy.jobs.ports import JobStore, NewRow
-from forge_proxy.jobs.retries import attempt_wait
+from forge_proxy.jobs.retries import compute_retry_delay
 from forge_proxy.jobs.writer import JobWriter
 
 
@@ -43,7 +43,7 @@ async def run_phase(writer: JobWriter, phase: RunPhase, deps: PhaseDeps, store: 
     Raises `StoreInUse`, `JobConflict` if another daemon has taken the job, `JobNotFound` if it was deleted,
     `JobNotReadable`, and `Cancelled` if the phase ended itself because cancellation was requested.
     """
-    handler = deps.kinds.handler_of(writer.job.kind)
+    handler = deps.kinds.find_handler(writer.job.kind)
     writer.take_staged()  # of an attempt that failed
     try:
         async with asyncio.timeout(phase.timeout):
@@ -75,7 +75,7 @@ async def store_running(writer: JobWriter, phase: RunPhase) -> None:
 async def store_cancelled(writer: JobWriter, kinds: JobKinds, *, wait: bool = False) -> None:
     """Store the status `cancelled`, with what the kind of the job still has to store."""
     writer.take_staged()
-    kinds.handler_of(writer.job.kind).on_cancel(writer)
+    kinds.find_handler(writer.job.kind).on_cancel(writer)
     await store_action(writer, Finished("cancelled"), wait=wait)
 
 
@@ -118,7 +118,7 @@ async def _children_of(action: NextAction, writer: JobWriter, deps: PhaseDeps, s
     total = await store.count_tree(job.root) + len(action.jobs)
     if total > MAX_TREE:
         raise JobLimitExceeded(f"{total} jobs in one tree; {MAX_TREE} are possible")
-    return [deps.kinds.new_child(new, job, deps.now()) for new in action.jobs]
+    return [deps.kinds.build_child(new, job, deps.now()) for new in action.jobs]
 
 
 def _after_failure(writer: JobWriter, phase: RunPhase, error: Exception, deps: PhaseDeps) -> NextAction:
@@ -127,7 +127,7 @@ def _after_failure(writer: JobWriter, phase: RunPhase, error: Exception, deps: P
     writer.take_staged()
     name = type(error).__name__ if isinstance(error, ForgeError | TimeoutError) else "InternalError"
     if phase.attempt < phase.max_attempts:
-        seconds = attempt_wait(phase.attempt)
+        seconds = compute_retry_delay(phase.attempt)
         writer.stage(NewEvent("attempt_failed", {"phase": phase.phase, "attempt": phase.attempt, "error": name}))
         return Wait(deps.now() + seconds, replace(phase, attempt=phase.attempt + 1), "queued")
     message = _describe(error, phase)

@@ -97,7 +97,7 @@ class JobStore(Protocol):
         """Return the jobs without a final status, oldest first; with `parent` only its child jobs."""
         ...
 
-    async def below(self, roots: Sequence[str]) -> Sequence[JobHead]:
+    async def list_descendants(self, roots: Sequence[str]) -> Sequence[JobHead]:
         """Return the descendants of these top-level jobs, oldest first."""
         ...
 
@@ -105,7 +105,7 @@ class JobStore(Protocol):
         """Return the number of jobs of each status that is not final."""
         ...
 
-    async def expired(self, before: float, limit: int) -> Sequence[str]:
+    async def list_expired(self, before: float, limit: int) -> Sequence[str]:
         """Return up to `limit` jobs without a parent that ended before that time."""
         ...
 
@@ -113,11 +113,11 @@ class JobStore(Protocol):
         """Return the number of jobs of a tree."""
         ...
 
-    async def due(self, now: float) -> Sequence[str]:
+    async def list_due(self, now: float) -> Sequence[str]:
         """Return the ids of waiting jobs whose time has come."""
         ...
 
-    async def next_wake(self, after: float) -> float | None:
+    async def find_next_wake(self, after: float) -> float | None:
         """Return the earliest time later than `after` at which a waiting job continues; None if none does by itself."""
         ...
 
@@ -137,7 +137,7 @@ class JobStore(Protocol):
         """Return the contents of those documents that exist."""
         ...
 
-    async def schedules(self) -> Sequence[Schedule]:
+    async def list_schedules(self) -> Sequence[Schedule]:
         """Return all schedules."""
         ...
 
@@ -156,14 +156,14 @@ class JobStore(Protocol):
         """
         ...
 
-    async def notifications(self) -> Sequence[Notification]:
+    async def list_notifications(self) -> Sequence[Notification]:
         """Return the notifications that have not been sent, oldest first.
 
         A change that gives a job with a `notify_url` one of the statuses `NOTIFIED` creates one.
         """
         ...
 
-    async def notified(self, notification: Notification) -> None:
+    async def delete_notification(self, notification: Notification) -> None:
         """Delete a notification: it was sent, or will not be."""
         ...
 

@@ -38,9 +38,9 @@ class JobRetention:
         Each job is deleted in a transaction of its own, from the leaves of its tree, so that other writes do not
         wait for long.
         """
-        while roots := await store.expired(self._now() - self._seconds, _AT_A_TIME):
+        while roots := await store.list_expired(self._now() - self._seconds, _AT_A_TIME):
             for root in roots:
-                below = await store.below([root])
+                below = await store.list_descendants([root])
                 for head in sorted(below, key=lambda head: -head.depth):
                     await self._delete(store, head.id)
                 await self._delete(store, root)

@@ -21,11 +21,11 @@ RETRY_SECONDS = 1.0
 _ATTEMPT_SECONDS = (1, 2, 5, 10, 30)
 
 
-def until_store_returns() -> AsyncRetrying:
+def retry_until_store_returns() -> AsyncRetrying:
     """Retry while the store is unavailable, unless another daemon uses it."""
     return AsyncRetrying(retry=retry_if_store_may_return, wait=wait_fixed(RETRY_SECONDS), reraise=True)
 
 
-def attempt_wait(attempt: int) -> float:
+def compute_retry_delay(attempt: int) -> float:
     """Return the seconds to wait after a phase has failed `attempt` times."""
     return _ATTEMPT_SECONDS[min(attempt, len(_ATTEMPT_SECONDS)) - 1]

@@ -12,7 +12,7 @@ from forge_proxy.jobs.background_tasks import BackgroundTasks
 from forge_proxy.jobs.ids import new_job_id
 from forge_proxy.jobs.phases import PhaseDeps
 from forge_proxy.jobs.ports import JobStore, NewRow
-from forge_proxy.jobs.retries import until_store_returns
+from forge_proxy.jobs.retries import retry_until_store_returns
 from forge_proxy.jobs.wake_timer import WakeTimer
 
 _SHARED_CHECK_SECONDS = 60.0
@@ -47,12 +47,12 @@ class JobSchedules:
         Setting a schedule to the interval that it has changes nothing. Raises `StoreUnavailable`, and `JobNotReadable`
         for an unknown kind.
         """
-        self._deps.kinds.handler_of(kind)
+        self._deps.kinds.find_handler(kind)
         store = await self._store()
         if interval is None:
             await store.delete_schedule(name)
             return
-        stored = {schedule.name: schedule for schedule in await store.schedules()}.get(name)
+        stored = {schedule.name: schedule for schedule in await store.list_schedules()}.get(name)
         if stored is None or (stored.kind, stored.interval) != (kind, interval):
             stored = Schedule(name, kind, interval, self._deps.now() + interval, stored and stored.job_id)
             await store.put_schedule(stored)
@@ -67,10 +67,10 @@ class JobSchedules:
         self._timer.close()
 
     async def _fire_due(self) -> None:
-        async for attempt in until_store_returns():
+        async for attempt in retry_until_store_returns():
             with attempt:
                 store, now = await self._store(), self._deps.now()
-                for schedule in await store.schedules():
+                for schedule in await store.list_schedules():
                     next_at = await self._fire(store, schedule, now) if schedule.next_at <= now else schedule.next_at
                     self._timer.set(next_at)
                 if self._is_shared:
@@ -88,7 +88,7 @@ class JobSchedules:
     def _build_row(self, schedule: Schedule, now: float) -> NewRow | None:
         new = NewJob(new_job_id(schedule.kind, now), schedule.kind, schedule.name, "{}")
         try:
-            return self._deps.kinds.new_row(new, now)
+            return self._deps.kinds.build_row(new, now)
         except JobNotReadable as error:  # of another version
             self._deps.report(schedule.name, error)
             return None

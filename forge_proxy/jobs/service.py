@@ -74,7 +74,7 @@ class Jobs:
 
         Raises `JobConflict` if the key was used for a different submission.
         """
-        row = self._deps.kinds.new_row(new, self._deps.now(), events, owner=owner)
+        row = self._deps.kinds.build_row(new, self._deps.now(), events, owner=owner)
         return await self._tasks.run_shielded(self._create(row, claim))
 
     async def _create(self, row: NewRow, claim: IdempotencyClaim | None) -> StoredJob:
@@ -92,7 +92,7 @@ class Jobs:
     async def _start_if_stored(self, job_id: str) -> None:
         """Start a job whose creation had an unknown outcome: its client may never repeat the submission."""
         with suppress(JobNotFound, StoreInUse):
-            async for attempt in retries.until_store_returns():
+            async for attempt in retries.retry_until_store_returns():
                 with attempt:
                     await self._start_stored(job_id)
 
@@ -119,9 +119,9 @@ class Jobs:
         """Return jobs, newest first; with `before` only those older than that job."""
         return await (await self._writers.store()).list(which, before=before, limit=limit)
 
-    async def below(self, roots: Sequence[str]) -> Sequence[JobHead]:
+    async def list_descendants(self, roots: Sequence[str]) -> Sequence[JobHead]:
         """Return the descendants of these top-level jobs, oldest first."""
-        return await (await self._writers.store()).below(roots)
+        return await (await self._writers.store()).list_descendants(roots)
 
     async def cancel(self, job_id: str) -> StoredJob:
         """Cancel a job and its descendants. Raises `JobConflict` if it has completed or failed."""
@@ -164,7 +164,7 @@ class Jobs:
         """Yield the events of a job with ids greater than `after` as they happen, until the job or the daemon ends."""
         store = await self._writers.store()
         while not self._notifier.closed:
-            changed = self._notifier.event_of(job_id)
+            changed = self._notifier.get_event(job_id)
             events = await self._tasks.run_shielded(store.events(job_id, after=after, limit=_EVENTS_PAGE))
             for event in events:
                 yield event

@@ -105,6 +105,6 @@ async def _resolve_outcome(writer: JobWriter) -> None:
     """Determine whether a write of unknown outcome was stored: what depends on it must continue."""
     await asyncio.sleep(retries.RETRY_SECONDS)
     with suppress(StoreInUse, JobNotFound):
-        async for attempt in retries.until_store_returns():
+        async for attempt in retries.retry_until_store_returns():
             with attempt:
                 await writer.resolve_outcome()

@@ -20,7 +20,7 @@ def _check_url(url: str | None) -> str | None:
     scheme = url.partition("://")[0]
     if scheme not in (SQLITE, POSTGRES):
         raise ValueError(f"expected {SQLITE}:////folder/runs.db or {POSTGRES}://user:password@host/database")
-    if scheme == SQLITE and sqlite_file(url) is None:
+    if scheme == SQLITE and find_sqlite_file(url) is None:
         raise ValueError(f"expected a file that persists across restarts: {SQLITE}:////folder/runs.db")
     if scheme == POSTGRES and not urlsplit(url).path.strip("/"):
         raise ValueError(f"the database name is missing: {POSTGRES}://user:password@host/database")
@@ -89,7 +89,7 @@ class StoreConfig(BaseModel):
         return self.url or f"{SQLITE}:///{folder / 'runs.db'}"
 
 
-def sqlite_file(url: str) -> Path | None:
+def find_sqlite_file(url: str) -> Path | None:
     """Return the file of an SQLite URL, or None if it is another kind of URL or names no file."""
     scheme, _, rest = url.partition("://")
     path = unquote(rest.partition("?")[0].partition("/")[2])

@@ -18,7 +18,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from forge_proxy.core.store_errors import StoreInUse, StoreLost
-from forge_proxy.store.config import sqlite_file
+from forge_proxy.store.config import find_sqlite_file
 
 _LOCK_KEY = 0x666F7267
 """Key of the PostgreSQL advisory lock: "forg" in ASCII."""
@@ -39,7 +39,7 @@ class DatabaseConnections:
 
     def __init__(self, url: str, *, is_shared: bool = False) -> None:
         """`is_shared`: whether other daemons may use the database at the same time; PostgreSQL only."""
-        self._file = sqlite_file(url)
+        self._file = find_sqlite_file(url)
         if self._file is not None:
             self.writer = _sqlite(url, "BEGIN IMMEDIATE", 1)
             self.readers = _sqlite(url, "BEGIN", _READERS)

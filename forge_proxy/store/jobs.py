@@ -103,7 +103,7 @@ class JobRepository:
         async with self._database.read() as connection:
             return [JobHead(*row) for row in await connection.execute(query)]
 
-    async def below(self, roots: Sequence[str]) -> Sequence[JobHead]:
+    async def list_descendants(self, roots: Sequence[str]) -> Sequence[JobHead]:
         """See the port."""
         query = select(*_HEAD).where(JOBS.c.root.in_(roots), JOBS.c.parent.is_not(None))
         async with self._database.read() as connection:
@@ -115,7 +115,7 @@ class JobRepository:
         async with self._database.read() as connection:
             return {row[0]: row[1] for row in await connection.execute(query)}
 
-    async def expired(self, before: float, limit: int) -> Sequence[str]:
+    async def list_expired(self, before: float, limit: int) -> Sequence[str]:
         """See the port."""
         has_ended = (JOBS.c.status.in_(FINISHED), JOBS.c.updated_at < before)
         query = select(JOBS.c.id).where(*has_ended, JOBS.c.parent.is_(None)).limit(limit)
@@ -128,13 +128,13 @@ class JobRepository:
             found = await connection.execute(select(func.count()).select_from(JOBS).where(JOBS.c.root == root))
             return found.scalar_one()
 
-    async def due(self, now: float) -> Sequence[str]:
+    async def list_due(self, now: float) -> Sequence[str]:
         """See the port."""
         query = select(JOBS.c.id).where(JOBS.c.wake_at <= now, JOBS.c.status.not_in(FINISHED)).order_by(JOBS.c.wake_at)
         async with self._database.read() as connection:
             return [*(await connection.execute(query)).scalars()]
 
-    async def next_wake(self, after: float) -> float | None:
+    async def find_next_wake(self, after: float) -> float | None:
         """See the port."""
         query = select(func.min(JOBS.c.wake_at)).where(JOBS.c.wake_at > after, JOBS.c.status.not_in(FINISHED))
         async with self._database.read() as connection:
@@ -182,7 +182,7 @@ class JobRepository:
         async with self._database.read() as connection:
             return await read_documents(connection, digests)
 
-    async def schedules(self) -> Sequence[Schedule]:
+    async def list_schedules(self) -> Sequence[Schedule]:
         """See the port."""
         async with self._database.read() as connection:
             return [Schedule(*row) for row in await connection.execute(select(JOB_SCHEDULES))]
@@ -208,7 +208,7 @@ class JobRepository:
                 await self._insert_top(connection, row, {})
         return result.rowcount == 1
 
-    async def notifications(self) -> Sequence[Notification]:
+    async def list_notifications(self) -> Sequence[Notification]:
         """See the port."""
         pending = JOB_NOTIFICATIONS.c
         query = select(pending.job_id, pending.event, JOBS.c.notify_url).join(JOBS, JOBS.c.id == pending.job_id)
@@ -217,7 +217,7 @@ class JobRepository:
                 Notification(*row) for row in await connection.execute(query.order_by(pending.job_id, pending.event))
             ]
 
-    async def notified(self, notification: Notification) -> None:
+    async def delete_notification(self, notification: Notification) -> None:
         """See the port."""
         which = (JOB_NOTIFICATIONS.c.job_id == notification.job_id, JOB_NOTIFICATIONS.c.event == notification.event)
         async with self._database.write() as connection:

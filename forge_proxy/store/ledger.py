@@ -28,8 +28,8 @@ from forge_proxy.core.requests.stored import (
     LedgerRow,
     RequestHour,
 )
+from forge_proxy.store.clean_text import clean_text
 from forge_proxy.store.database import Database
-from forge_proxy.store.storable import storable
 from forge_proxy.store.tables import DURATIONS, LEDGER, REQUEST_HOURS
 
 _HOURS_PRUNED_AT_ONCE = 24
@@ -47,7 +47,7 @@ class LedgerRepository:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def calls(self, since: float, until: float, model: str | None) -> Sequence[LedgerRow]:
+    async def list_calls(self, since: float, until: float, model: str | None) -> Sequence[LedgerRow]:
         """See the port."""
         keys, sums = [LEDGER.c[name] for name in _KEY], [func.sum(LEDGER.c[name]).label(name) for name in _COUNTS]
         chosen = select(*keys, *sums).where(*_within(LEDGER, since, until, model)).group_by(*keys)
@@ -66,7 +66,7 @@ class LedgerRepository:
             for row in rows
         ]
 
-    async def hours(self, since: float, until: float, model: str | None) -> Sequence[RequestHour]:
+    async def list_hours(self, since: float, until: float, model: str | None) -> Sequence[RequestHour]:
         """See the port."""
         table = REQUEST_HOURS
         ordered = (table.c.hour, table.c.model, table.c.quantization)
@@ -81,7 +81,7 @@ class LedgerRepository:
             for row in rows
         ]
 
-    async def durations(self, since: float, until: float, model: str | None) -> Sequence[DurationClass]:
+    async def list_durations(self, since: float, until: float, model: str | None) -> Sequence[DurationClass]:
         """See the port."""
         keys = (DURATIONS.c.model, DURATIONS.c.measure, DURATIONS.c.bucket)
         chosen = select(*keys, func.sum(DURATIONS.c.count).label("total"))
@@ -111,7 +111,7 @@ async def add_to_ledger(connection: AsyncConnection, ended: Sequence[EndedReques
     for one in ended:
         if one.record.origin.surface == REPLAY:  # it would count a fault twice, or one that the guardrails did not see
             continue
-        hour, model = int(one.ended_at // HOUR), storable(one.model, _LONGEST_MODEL)
+        hour, model = int(one.ended_at // HOUR), clean_text(one.model, _LONGEST_MODEL)
         for key, counts in count_calls(one.record, model, one.quantization).items():
             calls[hour, key] = calls.get((hour, key), LedgerCounts()) + counts
         of_hour = (hour, model, one.quantization)
@@ -121,7 +121,7 @@ async def add_to_ledger(connection: AsyncConnection, ended: Sequence[EndedReques
                 bucket = (hour, model, measure, bisect_left(DURATION_BOUNDS, seconds))
                 durations[bucket] = durations.get(bucket, 0) + 1
     by_tool = [
-        {"hour": hour, **asdict(key), "tool": storable(key.tool, _LONGEST_TOOL), **asdict(counts)}
+        {"hour": hour, **asdict(key), "tool": clean_text(key.tool, _LONGEST_TOOL), **asdict(counts)}
         for (hour, key), counts in calls.items()
     ]
     await _add(connection, LEDGER, by_tool)

@@ -24,7 +24,7 @@ class OutboxRepository:
         async with self._database.write() as connection:
             await insert_messages(connection, job_ids, signal)
 
-    async def pending(self, limit: int) -> Sequence[OutboxEntry]:
+    async def list_pending(self, limit: int) -> Sequence[OutboxEntry]:
         """See the port."""
         query = select(JOB_OUTBOX.c.id, JOB_OUTBOX.c.job_id, JOB_OUTBOX.c.signal).order_by(JOB_OUTBOX.c.id)
         async with self._database.read() as connection:

@@ -24,9 +24,9 @@ from forge_proxy.core.requests.stored import (
     RequestRetention,
     StoredRequest,
 )
+from forge_proxy.store.clean_text import clean_text
 from forge_proxy.store.database import Database
 from forge_proxy.store.ledger import add_to_ledger, prune_ledger
-from forge_proxy.store.storable import storable
 from forge_proxy.store.tables import REQUEST_CONTENTS, REQUEST_FAULTS, REQUESTS
 
 _DAY = 86400
@@ -173,11 +173,11 @@ def _to_row(ended: EndedRequest) -> dict[str, Any]:
     return {
         "request_id": record.request_id,
         "ended_at": ended.ended_at,
-        "surface": storable(record.origin.surface, 64),
-        "client": storable(record.origin.key_label, 64),
-        "program": storable(record.origin.program, 96),
-        "model": None if record.model is None else storable(record.model, _LONGEST_MODEL),
-        "served": None if record.served is None else storable(record.served, _LONGEST_MODEL),
+        "surface": clean_text(record.origin.surface, 64),
+        "client": clean_text(record.origin.key_label, 64),
+        "program": clean_text(record.origin.program, 96),
+        "model": None if record.model is None else clean_text(record.model, _LONGEST_MODEL),
+        "served": None if record.served is None else clean_text(record.served, _LONGEST_MODEL),
         "quantization": ended.quantization,
         "is_streamed": record.is_streamed,
         "tools": record.tools,

@@ -86,7 +86,7 @@ class ResponseRepository:
         if result.rowcount == 0:
             raise ResponseNotFound(response_id)
 
-    async def chain(
+    async def read_chain(
         self, response_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Sequence[StoredItem]:
         """See the port."""
@@ -106,7 +106,7 @@ class ResponseRepository:
             rows = await connection.execute(items.order_by(chain.c.depth.desc(), ITEMS.c.position))
             return [StoredItem(*row) for row in rows]
 
-    async def conversation(
+    async def read_conversation(
         self, conversation_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Sequence[StoredItem]:
         """See the port."""
@@ -122,14 +122,14 @@ class ResponseRepository:
             rows = await connection.execute(items.order_by(RESPONSES.c.created_at, RESPONSES.c.id, ITEMS.c.position))
             return [StoredItem(*row) for row in rows]
 
-    async def input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
+    async def read_input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
         """See the port."""
         await self.get(response_id, owner, now)
         query = select(*_ITEM).where(ITEMS.c.response_id == response_id, ITEMS.c.kind == "input")
         async with self._database.read() as connection:
             return [StoredItem(*row) for row in await connection.execute(query.order_by(ITEMS.c.position))]
 
-    async def items(
+    async def read_items(
         self, ids: Sequence[str], owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Mapping[str, StoredItem]:
         """See the port."""

@@ -65,7 +65,7 @@ class ContentEncoder:
         """Set, and replaced, whenever the thread has encoded some."""
         self._is_reported = False
 
-    def count_with(self, count: Callable[[ContentResult], None]) -> None:
+    def set_counter(self, count: Callable[[ContentResult], None]) -> None:
         """Report the outcome of later texts."""
         self._count = count
 

@@ -60,7 +60,7 @@ def _dropped_line(processors: Sequence[Processor], dropped: int) -> bytes:
     return line + b"\n"
 
 
-def standard_logger() -> FilteringBoundLogger:
+def build_standard_logger() -> FilteringBoundLogger:
     """Return a log over the standard logger `forge_proxy`. The embedding program sets its level and handlers."""
     processors = [structlog.stdlib.filter_by_level, structlog.processors.format_exc_info, _as_text]
     wrapper = structlog.stdlib.BoundLogger

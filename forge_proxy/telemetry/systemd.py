@@ -24,19 +24,19 @@ class Systemd:
         self.watchdog_seconds = int(microseconds) / 1e6 / 2 if self._address and is_enabled else None
         """Interval of watchdog pings: half of systemd's timeout. None if the watchdog is disabled."""
 
-    def ready(self, status: str) -> None:
+    def notify_ready(self, status: str) -> None:
         """Report that the daemon accepts requests."""
         self._notify("READY=1", f"STATUS={status}")
 
-    def reloading(self) -> None:
-        """Report that the settings are being reloaded; `ready` reports the end."""
+    def notify_reloading(self) -> None:
+        """Report that the settings are being reloaded; `notify_ready` reports the end."""
         self._notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
-    def stopping(self) -> None:
+    def notify_stopping(self) -> None:
         """Report that the daemon accepts no new requests and finishes the running ones."""
         self._notify("STOPPING=1")
 
-    def alive(self) -> None:
+    def ping_watchdog(self) -> None:
         """Send a watchdog ping."""
         self._notify("WATCHDOG=1")
 

@@ -1,4 +1,4 @@
-"""The ports of the Temporal scheduler: the place where it works, and the outbox in the store."""
+"""The ports of the Temporal scheduler: its options, and the outbox in the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Outbox(Protocol):
         """Add a message for each job that exists."""
         ...
 
-    async def pending(self, limit: int) -> Sequence[OutboxEntry]:
+    async def list_pending(self, limit: int) -> Sequence[OutboxEntry]:
         """Return the oldest messages."""
         ...
 
@@ -37,8 +37,8 @@ OpenOutbox: TypeAlias = Callable[[], Awaitable[Outbox]]
 
 
 @dataclass(frozen=True, slots=True)
-class TemporalPlace:
-    """Where the Temporal server is, and what this daemon does there."""
+class TemporalOptions:
+    """The Temporal server, and the queues that this daemon serves."""
 
     config: TemporalConfig
     queues: Mapping[str, Callable[[], int]]
@@ -60,7 +60,7 @@ class TemporalDeps:
     writers: JobWriters
     phases: PhaseDeps
     open_outbox: OpenOutbox
-    place: TemporalPlace
+    options: TemporalOptions
     has_messages: asyncio.Event
     """Set when there may be new messages."""
     running: Counter[str]

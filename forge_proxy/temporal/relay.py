@@ -34,7 +34,7 @@ class OutboxRelay:
         outbox = await self._open_outbox()
         while True:
             self._has_new.clear()
-            entries = await outbox.pending(_PAGE)
+            entries = await outbox.list_pending(_PAGE)
             sent = [entry.id for entry in entries if await self._send(client, entry)]
             await outbox.remove(sent)
             if not sent or len(entries) < _PAGE:

@@ -18,19 +18,21 @@ from forge_proxy.jobs.background_tasks import BackgroundTasks
 from forge_proxy.jobs.phases import PhaseDeps
 from forge_proxy.jobs.ports import JobStore, QueueStatus, SchedulerStatus
 from forge_proxy.jobs.writers import JobWriters
-from forge_proxy.temporal.ports import OpenOutbox, TemporalDeps, TemporalPlace
+from forge_proxy.temporal.ports import OpenOutbox, TemporalDeps, TemporalOptions
 
 
 class TemporalScheduler:
     """`jobs.ports.JobScheduler`. The writers must be those of a shared store."""
 
-    def __init__(self, writers: JobWriters, phases: PhaseDeps, open_outbox: OpenOutbox, place: TemporalPlace) -> None:
+    def __init__(
+        self, writers: JobWriters, phases: PhaseDeps, open_outbox: OpenOutbox, options: TemporalOptions
+    ) -> None:
         self._writers = writers
         self._open_outbox = open_outbox
-        self._place = place
+        self._options = options
         self._has_messages = asyncio.Event()
         self._running = Counter[str]()
-        self._deps = TemporalDeps(writers, phases, open_outbox, place, self._has_messages, self._running)
+        self._deps = TemporalDeps(writers, phases, open_outbox, options, self._has_messages, self._running)
         self._tasks = BackgroundTasks()
         writers.subscribe(self._changed, self._opened)
 
@@ -65,8 +67,8 @@ class TemporalScheduler:
 
     def status(self) -> SchedulerStatus:
         """See the port. Only phases of this daemon are counted; those that wait are known to Temporal only."""
-        running, prefix = self._running, self._place.queue_prefix
-        queues = {name: QueueStatus(running[prefix + name], 0, limit()) for name, limit in self._place.queues.items()}
+        running, prefix = self._running, self._options.queue_prefix
+        queues = {name: QueueStatus(running[prefix + name], 0, limit()) for name, limit in self._options.queues.items()}
         return SchedulerStatus("temporal", queues)
 
     async def close(self) -> None:

@@ -28,22 +28,22 @@ _HEARTBEATS = timedelta(seconds=1)
 async def serve(deps: TemporalDeps) -> None:
     """Work for Temporal until cancelled; if the server or the store is unavailable, try again."""
     activities = JobActivities(deps.writers, deps.phases, deps.running)
-    relay = OutboxRelay(deps.writers, deps.open_outbox, deps.place.queue_prefix, deps.has_messages)
+    relay = OutboxRelay(deps.writers, deps.open_outbox, deps.options.queue_prefix, deps.has_messages)
     reported = ""
     while True:
         try:
-            client = await connect(deps.place.config)
+            client = await connect(deps.options.config)
             reported = ""
             async with asyncio.TaskGroup() as group:
                 for worker in _build_workers(client, activities, deps):
                     group.create_task(worker.run())
                 group.create_task(_relay_messages(client, relay, deps))
-                deps.place.report_connected()
+                deps.options.report_connected()
         except* (RuntimeError, RPCError, OSError) as errors:
             reason = str(errors.exceptions[0])
             if reason != reported:
                 reported = reason
-                deps.place.report_unavailable(reason)
+                deps.options.report_unavailable(reason)
         await asyncio.sleep(_RETRY_SECONDS)
 
 
@@ -55,12 +55,12 @@ async def _relay_messages(client: Client, relay: OutboxRelay, deps: TemporalDeps
         except (RPCError, StoreUnavailable) as error:
             if str(error) != reported:
                 reported = str(error)
-                deps.place.report_unavailable(reported)
+                deps.options.report_unavailable(reported)
             await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _build_workers(client: Client, activities: JobActivities, deps: TemporalDeps) -> list[Worker]:
-    prefix = deps.place.queue_prefix
+    prefix = deps.options.queue_prefix
     control = Worker(
         client, task_queue=prefix + CONTROL_QUEUE, workflows=[JobWorkflow],
         activities=[activities.load, activities.cancel],
@@ -69,7 +69,7 @@ def _build_workers(client: Client, activities: JobActivities, deps: TemporalDeps
         sticky_queue_schedule_to_start_timeout=_STICKY,
         max_concurrent_workflow_task_polls=2, max_concurrent_activity_task_polls=_POLLS,
     )  # fmt: skip
-    queues = deps.place.queues.items()
+    queues = deps.options.queues.items()
     return [control, *(_build_worker(client, activities, prefix + name, limit()) for name, limit in queues)]
 
 

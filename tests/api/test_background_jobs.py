@@ -150,7 +150,7 @@ async def test_a_stream_that_clients_have_seen_is_not_replaced_by_another(
     assert "send the request again" in response["error"]["message"]
 
 
-async def test_an_answer_that_nobody_has_seen_is_made_anew(database: Database) -> None:
+async def test_a_response_without_stored_events_is_generated_again(database: Database) -> None:
     engine = StubEngine(hello_and_hang)
     async with daemon(database, engine) as responses:
         response_id, _ = await responses.submit(request(streams=False), OWNER)
@@ -164,10 +164,10 @@ async def test_an_answer_that_nobody_has_seen_is_made_anew(database: Database) -
     assert (response["status"], response["output"][0]["content"][0]["text"]) == ("completed", "Hello.")
 
 
-async def test_a_busy_model_server_is_asked_again_after_interactive_requests(
+async def test_a_busy_model_server_is_retried_after_interactive_requests(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(phases, "attempt_wait", at_once)
+    monkeypatch.setattr(phases, "compute_retry_delay", at_once)
     engine = StubEngine(busy, busy, hello)
     async with daemon(database, engine) as responses:
         response_id, _ = await responses.submit(request(streams=True), OWNER)
@@ -182,7 +182,7 @@ async def test_a_busy_model_server_is_asked_again_after_interactive_requests(
 async def test_a_model_server_that_stays_busy_fails_the_response(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(phases, "attempt_wait", at_once)
+    monkeypatch.setattr(phases, "compute_retry_delay", at_once)
     async with daemon(database, StubEngine(*[busy] * 20)) as responses:
         response_id, _ = await responses.submit(request(streams=False), OWNER)
         response = await ended(responses, response_id)

@@ -308,7 +308,7 @@ async def test_s_batch_the_guardrails_apply_to_lines(tmp_path: Path) -> None:
         assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("get_weather", {"days": 3})
 
 
-async def test_s_batch_a_batch_goes_on_in_the_next_daemon_and_sends_only_lines_in_flight_again(tmp_path: Path) -> None:
+async def test_s_batch_a_batch_continues_in_the_next_daemon_and_resends_only_lines_in_flight(tmp_path: Path) -> None:
     answered: list[str] = []
 
     async def answer(prompt: str) -> Said:

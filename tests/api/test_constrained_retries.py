@@ -107,7 +107,7 @@ async def test_a_server_that_refuses_the_schema_gets_a_required_call_instead(sta
     assert [tool["function"]["name"] for tool in answer.asked[2]["tools"]] == ["get_weather", "respond"]
 
 
-async def test_a_server_that_refuses_both_is_asked_without() -> None:
+async def test_a_server_that_rejects_both_constraints_receives_neither() -> None:
     answer = await chat([UNKNOWN, REFUSAL, REFUSAL, RIGHT], ASK, policy=ALWAYS)
 
     assert (answer.calls, answer.attempts) == ([("get_weather", PARIS)], 2)

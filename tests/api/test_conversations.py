@@ -140,7 +140,7 @@ async def stored(tmp_path: Path) -> AsyncGenerator[httpx2.AsyncClient]:
         ("GET", "/conv%00/items", None, 404, None),
     ],
 )
-async def test_a_wrong_request_names_what_is_wrong(
+async def test_an_invalid_request_is_rejected_with_the_name_of_the_field(
     stored: httpx2.AsyncClient, method: str, path: str, body: Any, status: int, param: str | None
 ) -> None:
     made = await stored.post(PATH, json={})
@@ -149,7 +149,7 @@ async def test_a_wrong_request_names_what_is_wrong(
     assert (answer.status_code, answer.json()["error"]["param"]) == (status, param)
 
 
-async def test_a_daemon_that_stores_nothing_says_so() -> None:
+async def test_a_daemon_without_a_store_rejects_conversations() -> None:
     async with serving(None) as (client, _):
         answers = [await client.post(PATH, json={}), await client.get(f"{PATH}/conv_1")]
 

@@ -267,7 +267,7 @@ async def test_the_heartbeat_of_the_ollama_command_needs_no_key() -> None:
 
 
 async def test_a_long_silence_is_filled_with_lines_without_text() -> None:
-    encoder = decode_chat(ASK).stream_encoder("r", 0)
+    encoder = decode_chat(ASK).build_stream_encoder("r", 0)
     steps = (PAUSE, PAUSE, Chunk((Delta(text="It is"),)), PAUSE, Report(Outcome.PASSTHROUGH))
 
     sent = await sends(*steps, encoder=encoder)

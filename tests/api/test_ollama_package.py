@@ -152,7 +152,7 @@ async def test_errors_have_a_text_and_a_status() -> None:
 @pytest.mark.parametrize("tools", [None, [get_weather]], ids=["text", "tools"])
 @pytest.mark.parametrize("status", [500, 503])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_model_server_that_fails_is_asked_again(stream: bool, status: int, tools: Any) -> None:
+async def test_a_request_to_a_failing_model_server_is_retried(stream: bool, status: int, tools: Any) -> None:
     failing = Said(status=status, body={"error": {"message": "out of memory"}})
     async with daemon_over([failing, failing, IN_PROSE if tools else Said("It is sunny.")]) as daemon:
         text, calls = await _received(daemon.client, stream=stream, tools=tools)
@@ -162,7 +162,7 @@ async def test_a_model_server_that_fails_is_asked_again(stream: bool, status: in
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_model_server_that_keeps_failing_is_reported_with_its_own_words(stream: bool) -> None:
+async def test_a_model_server_that_keeps_failing_is_reported_with_its_own_message(stream: bool) -> None:
     failing = Said(status=503, body={"error": {"message": "no slot"}})
     async with daemon_over([failing] * 9) as daemon:
         with pytest.raises(ollama.ResponseError) as failed:
@@ -173,7 +173,7 @@ async def test_a_model_server_that_keeps_failing_is_reported_with_its_own_words(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_response_that_breaks_off_is_asked_for_again_as_long_as_nothing_was_sent(stream: bool) -> None:
+async def test_a_response_that_breaks_off_is_retried_as_long_as_nothing_was_sent(stream: bool) -> None:
     broken = Said(calls=(("get_weather", '{"city": "Paris", "days": 2}'),), breaks_off=True)
     async with daemon_over([broken, IN_PROSE]) as daemon:
         assert await _received(daemon.client, stream=stream, tools=[get_weather]) == ("", ["get_weather"])

@@ -477,7 +477,7 @@ class TestOverAnOllama:
         assert response.json() == {"status": "success"}
         assert ollama.paths == ["/api/pull"]
 
-    async def test_embeddings_and_the_loaded_models_are_its_own(self) -> None:
+    async def test_embeddings_and_the_loaded_models_are_relayed_unchanged(self) -> None:
         answers: Any = {"/api/embed": {"embeddings": [[1.0]]}, "/api/ps": {"models": []}, "/api/tags": {"models": []}}
         ollama = FakeOllama(answers=answers)
         async with client_of(RelayedServer(), backend=ollama.adapter()) as client:

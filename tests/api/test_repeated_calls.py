@@ -180,7 +180,7 @@ async def test_it_can_be_switched_off(policy: JsonDict, header: str) -> None:
     assert (answer.calls, answer.attempts) == ([("get_weather", PARIS)], 1)
 
 
-async def test_the_words_do_without_a_schema_if_the_server_rejects_it() -> None:
+async def test_the_correction_is_sent_without_a_schema_if_the_server_rejects_it() -> None:
     rejects = Said(status=400, body={"error": {"message": "response_format is not supported"}})
 
     answer = await chat([RIGHT, rejects, OTHER], history((*SAME, "sunny")))

@@ -116,7 +116,7 @@ def failed_before(*results: str) -> JsonDict:
 
 
 @both
-async def test_a_call_that_failed_for_the_moment_is_retried_after_a_text(stream: bool) -> None:
+async def test_a_call_that_failed_temporarily_may_be_made_again_after_a_text(stream: bool) -> None:
     sorry = Said(text="The service is not available.")
 
     answer = await chat([sorry, RIGHT], failed_before("503 Service Unavailable"), stream=stream)
@@ -130,14 +130,14 @@ async def test_a_call_that_failed_for_the_moment_is_retried_after_a_text(stream:
     [["503 Service Unavailable"] * 4, ["503 Service Unavailable", "sunny"], ["sunny", "503 Service Unavailable"]],
     ids=["it failed too often", "it succeeded then", "it had succeeded"],
 )
-async def test_a_call_that_failed_too_often_or_succeeded_as_well_is_dropped(results: list[str], stream: bool) -> None:
+async def test_a_call_that_failed_four_times_or_also_succeeded_is_dropped(results: list[str], stream: bool) -> None:
     answer = await chat([SUNNY, RIGHT], failed_before(*results), stream=stream)
 
     assert (answer.text, answer.calls, answer.finish) == ("It is sunny.", [], "stop")
 
 
 @both
-async def test_after_a_text_a_call_that_failed_for_good_is_corrected_and_then_dropped(stream: bool) -> None:
+async def test_after_a_text_a_call_that_failed_permanently_is_corrected_and_then_dropped(stream: bool) -> None:
     answer = await chat([SUNNY, RIGHT, RIGHT], failed_before("Error: no such city"), stream=stream)
 
     assert (answer.text, answer.calls, answer.attempts) == ("It is sunny.", [], 3)

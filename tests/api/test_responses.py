@@ -203,10 +203,10 @@ async def test_a_stream_that_breaks_off_ends_with_a_failed_response() -> None:
     assert final_response(events)["error"]["code"] == "server_error"
 
 
-async def test_a_full_queue_within_a_stream_says_when_to_try_again() -> None:
+async def test_a_full_queue_within_a_stream_reports_when_to_retry() -> None:
     sent: list[Message] = []
     has_begun = asyncio.Event()
-    encoder = RESPONSES.decode_request(ASK).stream_encoder("r", 1)
+    encoder = RESPONSES.decode_request(ASK).build_stream_encoder("r", 1)
 
     async def answer() -> AsyncGenerator[Any]:
         await has_begun.wait()

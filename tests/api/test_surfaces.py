@@ -96,7 +96,7 @@ class TelegramEncoder:
 class DecodedTelegram:
     chat: ChatRequest
 
-    def stream_encoder(self, request_id: str, created: int) -> TelegramEncoder:
+    def build_stream_encoder(self, request_id: str, created: int) -> TelegramEncoder:
         return TelegramEncoder()
 
     def encode_response(self, response: ResponseCollector, request_id: str, created: int) -> bytes:

@@ -190,7 +190,7 @@ async def test_a_server_of_https_that_speaks_http_is_named(http: AioHttp) -> Non
             await ask(url.replace("http:", "https:"), http)
 
 
-async def test_a_connection_that_is_late_because_the_event_loop_is_slow_is_tried_again() -> None:
+async def test_a_connection_that_is_late_because_of_a_slow_event_loop_is_retried() -> None:
     http = AioHttp(connect_seconds=0.15, silence_seconds=5)
     stalling = True
 
@@ -211,7 +211,7 @@ async def test_a_connection_that_is_late_because_the_event_loop_is_slow_is_tried
     assert chunk.deltas[0].text == "hi"
 
 
-async def test_a_server_that_does_not_accept_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_the_server_does_not_accept_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[float] = []
     turns = http_module._turn_seconds  # pyright: ignore[reportPrivateUsage]  # to count the tries
 

@@ -80,9 +80,9 @@ async def read_pages(requests: RequestRepository, ledger: LedgerRepository, coun
             RequestFilter(model=_MODELS[0], fault="text"), before=None, limit=51
         ),
         "one request by its id": lambda: requests.get(f"req_{count // 3:032x}"),
-        "ledger of 30 days, rows": lambda: ledger.calls(now - 30 * _DAY, now, None),
-        "ledger of 30 days, hours": lambda: ledger.hours(now - 30 * _DAY, now, None),
-        "ledger of 30 days, durations": lambda: ledger.durations(now - 30 * _DAY, now, None),
+        "ledger of 30 days, rows": lambda: ledger.list_calls(now - 30 * _DAY, now, None),
+        "ledger of 30 days, hours": lambda: ledger.list_hours(now - 30 * _DAY, now, None),
+        "ledger of 30 days, durations": lambda: ledger.list_durations(now - 30 * _DAY, now, None),
     }
     for name, read in pages.items():
         times: list[float] = []

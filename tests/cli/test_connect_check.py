@@ -133,7 +133,7 @@ def test_a_client_without_a_configured_model_is_checked_with_the_first_one(
     assert server.asked[1][2]["model"] == "listed"
 
 
-def test_a_goose_provider_of_ollama_is_asked_in_its_api(
+def test_a_goose_provider_of_ollama_is_checked_over_the_api_of_ollama(
     server: Server, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure("goose", server.url, home, monkeypatch)

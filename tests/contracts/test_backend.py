@@ -99,7 +99,7 @@ def test_what_an_answer_is_its_first_bytes_say_and_not_its_content_type(
 @folded
 @both
 @pytest.mark.parametrize("kind", ["", "text/plain", JSON, EVENTS])
-def test_what_is_passed_on_has_the_form_that_was_asked_for(
+def test_a_relayed_response_has_the_requested_format(
     adapter: Adapter, said: Recording, stream: bool, kind: str
 ) -> None:
     for sent in (said.whole, said.streamed):

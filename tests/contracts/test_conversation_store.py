@@ -31,7 +31,7 @@ class Stores(NamedTuple):
     responses: ResponseRepository
 
     async def ids(self, now: float = NOW, name: str = "conv_1") -> list[str]:
-        return [item.id for item in await self.responses.conversation(name, "me", now, LIMIT)]
+        return [item.id for item in await self.responses.read_conversation(name, "me", now, LIMIT)]
 
 
 @pytest.fixture

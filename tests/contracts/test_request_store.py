@@ -89,7 +89,7 @@ async def test_text_that_a_model_or_a_client_made_up_is_stored(stores: Stores) -
     assert listed.record.error == strange
     assert listed.record.attempts == (attempt,)
     assert (listed.record.model or "").startswith("a\ufffdb?\U0001f600x")
-    assert len(await stores.ledger.calls(NOON, NOON, None)) == 1
+    assert len(await stores.ledger.list_calls(NOON, NOON, None)) == 1
 
 
 async def test_pages_and_filters(stores: Stores) -> None:
@@ -140,8 +140,8 @@ async def test_the_ledger_adds_up_over_hours(stores: Stores) -> None:
     await stores.requests.add([retried(NOON), retried(NOON + 1), clean])
     await stores.requests.add([retried(NOON + 2)])
 
-    rows = {row.key.fault: row for row in await stores.ledger.calls(NOON, NOON + HOUR, None)}
-    hours = await stores.ledger.hours(NOON, NOON + HOUR, "m")
+    rows = {row.key.fault: row for row in await stores.ledger.list_calls(NOON, NOON + HOUR, None)}
+    hours = await stores.ledger.list_hours(NOON, NOON + HOUR, "m")
 
     assert rows["bad_arguments"].key == LedgerKey("m", "Q4_K_M", "search", "bad_arguments")
     assert rows["bad_arguments"].counts.calls == rows["bad_arguments"].counts.retried == 3
@@ -153,15 +153,15 @@ async def test_the_ledger_adds_up_over_hours(stores: Stores) -> None:
         (NOON + HOUR, 0, 1),
     ]
     assert hours[1].counts == RequestCounts(requests=1, clean=1, tokens=120)
-    assert await stores.ledger.calls(NOON, NOON + HOUR, "unknown") == []
-    assert await stores.ledger.hours(NOON + 2 * HOUR, NOON + 3 * HOUR, None) == []
+    assert await stores.ledger.list_calls(NOON, NOON + HOUR, "unknown") == []
+    assert await stores.ledger.list_hours(NOON + 2 * HOUR, NOON + 3 * HOUR, None) == []
 
 
 async def test_durations_by_classes(stores: Stores) -> None:
     times = [(0.04, 0.01), (0.05, None), (0.3, 0.06), (1e6, 1e5)]
     await stores.requests.add([ended(seconds=total, first_output=first) for total, first in times])
 
-    found = {(one.measure, one.bucket): one.count for one in await stores.ledger.durations(NOON, NOON, None)}
+    found = {(one.measure, one.bucket): one.count for one in await stores.ledger.list_durations(NOON, NOON, None)}
 
     last = len(DURATION_BOUNDS)
     assert found == {
@@ -180,7 +180,7 @@ async def test_what_is_no_longer_kept_is_deleted_in_small_steps(stores: Stores) 
     assert steps > 2
     assert await stores.numbers() == ["new"]
     assert await stores.numbers(RequestFilter(fault="bad_arguments")) == []
-    assert [hour.starts_at for hour in await stores.ledger.hours(0, NOON * 2, None)] == [NOON + 40 * 24 * HOUR]
+    assert [hour.starts_at for hour in await stores.ledger.list_hours(0, NOON * 2, None)] == [NOON + 40 * 24 * HOUR]
 
 
 async def test_only_the_newest_are_kept(stores: Stores) -> None:
@@ -189,7 +189,7 @@ async def test_only_the_newest_are_kept(stores: Stores) -> None:
     await stores.requests.prune(RequestRetention(30, 3, 365), NOON)
 
     assert await stores.numbers() == ["r19", "r18", "r17"]
-    assert sum(hour.counts.requests for hour in await stores.ledger.hours(NOON, NOON, None)) == 20
+    assert sum(hour.counts.requests for hour in await stores.ledger.list_hours(NOON, NOON, None)) == 20
 
 
 async def test_a_text_is_read_by_the_number_of_its_request(stores: Stores) -> None:

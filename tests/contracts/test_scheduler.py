@@ -65,7 +65,7 @@ async def cluster(clusters: Cluster) -> AsyncGenerator[Cluster]:
     """The database without jobs, and task queues of its own."""
     yield replace(clusters, prefix=f"test-{time.time_ns():x}-")
     store = await OwnedJobRepository.open(clusters.url)
-    for schedule in await store.schedules():
+    for schedule in await store.list_schedules():
         await store.delete_schedule(schedule.name)
     await store.delete_all()
     await store.close()
@@ -378,9 +378,9 @@ async def test_d3_a_schedule_creates_jobs_one_at_a_time(cluster: Cluster, job_id
         await world.jobs.repeat(job_id, 0.3, "test")
         first = await created_job(world, None)
         await world.until(first, "waiting")
-        (schedule,) = await world.store.schedules()
+        (schedule,) = await world.store.list_schedules()
         await until_fired(world, schedule.next_at + 0.4)
-        assert (await world.store.schedules())[0].job_id == first
+        assert (await world.store.list_schedules())[0].job_id == first
 
         await world.jobs.wake(first)
         await world.until(first, "completed")
@@ -388,14 +388,14 @@ async def test_d3_a_schedule_creates_jobs_one_at_a_time(cluster: Cluster, job_id
         await world.until(second, "waiting")
         await world.jobs.repeat(job_id, None, "test")
 
-        assert await world.store.schedules() == []
+        assert await world.store.list_schedules() == []
     assert kind.ran == [f"{first}/first", f"{first}/second", f"{second}/first"]
 
 
 async def created_job(world: JobWorld, before: str | None) -> str:
     """Return the job that the one schedule has created after another one."""
     async with asyncio.timeout(30):
-        while (found := (await world.store.schedules())[0].job_id) in (None, before):  # noqa: ASYNC110 - firing sets no event
+        while (found := (await world.store.list_schedules())[0].job_id) in (None, before):  # noqa: ASYNC110 - firing sets no event
             await asyncio.sleep(0.01)
     assert found is not None
     return found
@@ -403,5 +403,5 @@ async def created_job(world: JobWorld, before: str | None) -> str:
 
 async def until_fired(world: JobWorld, at: float) -> None:
     async with asyncio.timeout(30):
-        while (await world.store.schedules())[0].next_at < at:  # noqa: ASYNC110 - firing sets no event
+        while (await world.store.list_schedules())[0].next_at < at:  # noqa: ASYNC110 - firing sets no event
             await asyncio.sleep(0.01)

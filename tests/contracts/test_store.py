@@ -105,7 +105,7 @@ async def test_a_save_over_a_newer_change_is_refused_completely(store: OwnedJobR
     assert await store.count_tree("job_1") == 1
 
 
-async def test_a_save_of_another_writer_with_as_many_events_is_not_taken_for_the_own_one(
+async def test_a_save_of_another_writer_with_as_many_events_is_not_mistaken_for_a_repeated_one(
     store: OwnedJobRepository,
 ) -> None:
     await store.create(row(), None)
@@ -176,8 +176,8 @@ async def test_the_jobs_below_others_are_found_by_their_roots(store: OwnedJobRep
     await store.create(row(child("job_1.1.1", "job_1.1", created_at=3.0)), None)
     await store.create(row(job("job_2")), None)
 
-    assert [head.id for head in await store.below(["job_1", "job_2"])] == ["job_1.1", "job_1.1.1"]
-    assert await store.below([]) == []
+    assert [head.id for head in await store.list_descendants(["job_1", "job_2"])] == ["job_1.1", "job_1.1.1"]
+    assert await store.list_descendants([]) == []
     assert {head.id for head in await store.list(JobFilter(is_top=True), before=None, limit=9)} == {"job_1", "job_2"}
 
 
@@ -193,8 +193,8 @@ async def test_jobs_expire_with_the_end_of_their_root(store: OwnedJobRepository)
         await store.create(row(job(f"job_{number}", status=status, updated_at=float(number))), None)
     await store.create(row(child("job_1.1", status="completed", updated_at=0.0)), None)
 
-    assert sorted(await store.expired(3.0, 9)) == ["job_0", "job_1"]
-    assert len(await store.expired(3.0, 1)) == 1
+    assert sorted(await store.list_expired(3.0, 9)) == ["job_0", "job_1"]
+    assert len(await store.list_expired(3.0, 1)) == 1
 
 
 async def test_waiting_jobs_are_due_in_the_order_of_their_times(store: OwnedJobRepository) -> None:
@@ -202,27 +202,27 @@ async def test_waiting_jobs_are_due_in_the_order_of_their_times(store: OwnedJobR
         await store.create(row(job(f"job_{number}", status="waiting", wake_at=wake_at)), None)
     await store.create(row(job("job_9", status="cancelled", wake_at=5.0)), None)
 
-    assert [await store.next_wake(after) for after in (0.0, 10.0, 30.0)] == [10.0, 20.0, None]
-    assert await store.due(20.0) == ["job_1", "job_3"]
-    assert await store.due(9.0) == []
+    assert [await store.find_next_wake(after) for after in (0.0, 10.0, 30.0)] == [10.0, 20.0, None]
+    assert await store.list_due(20.0) == ["job_1", "job_3"]
+    assert await store.list_due(9.0) == []
 
 
 async def test_a_schedule_fires_once_for_each_of_its_times(store: OwnedJobRepository) -> None:
     await store.put_schedule(Schedule("s", "test", 60.0, 100.0))
-    (schedule,) = await store.schedules()
+    (schedule,) = await store.list_schedules()
 
     assert await store.fire(schedule, 160.0, row())
     assert not await store.fire(schedule, 160.0, row(job("job_2")))
 
-    assert await store.schedules() == [Schedule("s", "test", 60.0, 160.0, "job_1")]
+    assert await store.list_schedules() == [Schedule("s", "test", 60.0, 160.0, "job_1")]
     assert [head.id for head in await store.list(ALL, before=None, limit=9)] == ["job_1"]
     assert await store.fire(Schedule("s", "test", 60.0, 160.0, "job_1"), 220.0, None)
-    assert await store.schedules() == [Schedule("s", "test", 60.0, 220.0, "job_1")]
+    assert await store.list_schedules() == [Schedule("s", "test", 60.0, 220.0, "job_1")]
     await store.put_schedule(Schedule("s", "test", 5.0, 7.0))
-    assert await store.schedules() == [Schedule("s", "test", 5.0, 7.0)]
+    assert await store.list_schedules() == [Schedule("s", "test", 5.0, 7.0)]
     await store.delete_schedule("s")
     await store.delete_schedule("s")
-    assert await store.schedules() == []
+    assert await store.list_schedules() == []
 
 
 async def test_a_change_of_status_is_notified_until_the_notification_is_deleted(store: OwnedJobRepository) -> None:
@@ -239,12 +239,12 @@ async def test_a_change_of_status_is_notified_until_the_notification_is_deleted(
             after = job(job_id, status=status, last_event=since + 1, notify_url=url)
             await store.save(JobChange(after, since, [event(since + 1, kind)]))
 
-    pending = await store.notifications()
+    pending = await store.list_notifications()
     assert pending == [Notification("job_1", 3, "http://x"), Notification("job_1", 5, "http://x")]
-    await store.notified(pending[0])
-    assert await store.notifications() == pending[1:]
+    await store.delete_notification(pending[0])
+    assert await store.list_notifications() == pending[1:]
     await store.delete("job_1")
-    assert await store.notifications() == []
+    assert await store.list_notifications() == []
 
 
 async def test_d39_a_document_is_kept_while_a_job_refers_to_it(store: OwnedJobRepository) -> None:

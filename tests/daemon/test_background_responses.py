@@ -173,7 +173,7 @@ def test_cancelling_a_complete_response_returns_it(server: ScriptedServer, tmp_p
         assert mine.responses.cancel(ended.id).to_dict() == ended.to_dict()
 
 
-def test_a_response_that_fails_says_why(server: ScriptedServer, tmp_path: Path) -> None:
+def test_a_failed_response_has_the_reason(server: ScriptedServer, tmp_path: Path) -> None:
     with daemon(server, tmp_path) as (mine, _):
         error = b'{"error": {"message": "no such adapter", "type": "invalid_request_error"}}'
         server.set_script([Reply(error, status=400)] * 9)

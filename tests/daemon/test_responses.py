@@ -196,7 +196,7 @@ def test_a_stored_response_survives_a_restart(tmp_path: Path) -> None:
         assert mine.responses.retrieve(made.id).output_text == "Hello."
 
 
-def test_a_response_that_cannot_be_stored_is_delivered_and_says_so(tmp_path: Path) -> None:
+def test_a_response_that_cannot_be_stored_is_delivered_and_reports_it(tmp_path: Path) -> None:
     with daemon(tmp_path) as (server, mine, _):
         say(server, Said("One."))
         mine.responses.create(model="scripted", input="Hi", store=True)

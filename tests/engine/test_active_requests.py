@@ -243,7 +243,7 @@ async def test_a_request_is_cancelled_while_its_client_reads_slowly() -> None:
     assert client.cancelling() == 0
 
 
-async def test_a_client_that_disconnects_is_not_taken_for_a_cancelled_request() -> None:
+async def test_a_client_that_disconnects_is_not_treated_as_a_cancelled_request() -> None:
     world = World()
     client = world.send(PLAIN)
     await settle()

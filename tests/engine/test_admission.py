@@ -297,7 +297,7 @@ async def test_a_number_in_the_settings_asks_nobody() -> None:
     assert (w.inside, w.backend.times) == (["a"], 0)
 
 
-async def test_a_backend_that_tells_no_number_is_asked_by_all_at_once() -> None:
+async def test_a_backend_without_a_number_of_slots_receives_all_requests_at_once() -> None:
     w = world(None)
 
     await w.comes(*(f"{number}" for number in range(500)))

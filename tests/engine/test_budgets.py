@@ -314,7 +314,7 @@ async def loads(budgets: Budgets, server: Shelf, model: str) -> None:
     await budgets.load(model, lambda tokens: server.start(model, tokens))
 
 
-async def test_a_model_is_loaded_with_the_window_of_its_own_wish_and_the_others_with_the_common_one() -> None:
+async def test_a_model_is_loaded_with_its_own_window_and_the_others_with_the_common_one() -> None:
     server, budgets = shelf(FULL, own=BudgetPolicy(mode=BudgetMode.MANUAL, tokens=1024))
 
     await loads(budgets, server, "b")
@@ -359,7 +359,7 @@ async def test_a_switch_is_for_the_loaded_model_now_and_for_the_others_when_they
     assert [(await budgets.of(name)).tokens for name in ("a", "b")] == [4096, 4096]
 
 
-async def test_a_model_with_a_wish_of_its_own_does_not_follow_a_switch() -> None:
+async def test_a_model_with_its_own_budget_does_not_follow_a_switch() -> None:
     server, budgets = shelf(FULL, own=FULL)
     await loads(budgets, server, "b")
 

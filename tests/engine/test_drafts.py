@@ -131,7 +131,7 @@ async def test_the_majority_is_delivered_and_the_first_draft_on_a_tie(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_client_gets_one_response_and_is_told_what_all_of_them_cost(stream: bool) -> None:
+async def test_a_client_receives_one_response_with_the_usage_of_all_drafts(stream: bool) -> None:
     engine = engine_for(backend := Drafting(["Oslo", "Paris", "Paris"]))
     app = create_app(engine, backend, ServerConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:

@@ -63,7 +63,7 @@ RIGHT = "right"
         ([SEND], "no_steps", RIGHT),
     ],
 )
-async def test_what_a_guardrail_is_for_goes_wrong_without_it(
+async def test_without_a_guardrail_the_mistake_that_it_prevents_ends_the_run(
     said: Sequence[LLMResponse], preset: str, ends: str
 ) -> None:
     run = await play(said, preset)

@@ -191,7 +191,7 @@ class _Drawn:
         self.shown = [low + (x - left) / (right - left) * (high - low) for row in at for x in row]
 
 
-def test_without_runs_a_report_says_so() -> None:
+def test_a_report_without_runs_states_this() -> None:
     assert text_report(build_lines([])).startswith("no runs to report")
     assert "0 runs" in html_report(build_lines([]))
 

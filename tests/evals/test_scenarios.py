@@ -103,7 +103,7 @@ async def test_a_wrong_answer_is_refused_with_the_name_of_what_is_wrong(
     ],
     ids=str,
 )
-async def test_a_right_answer_in_other_words_is_taken(name: str, changed: Mapping[str, Json]) -> None:
+async def test_a_correct_answer_in_other_words_is_accepted(name: str, changed: Mapping[str, Json]) -> None:
     (scenario,) = select_scenarios([name])
     world = scenario.build(0)
     await follow(scenario, world, world.ideal)

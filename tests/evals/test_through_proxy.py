@@ -88,7 +88,7 @@ async def test_a_run_goes_to_its_terminal_tool(stream: bool) -> None:
         ([SEND], "reforged", "right"),  # a proxy knows of no steps
     ],
 )
-async def test_what_a_guardrail_is_for_goes_wrong_without_it(
+async def test_without_a_guardrail_the_mistake_that_it_prevents_ends_the_run(
     script: Sequence[Said], preset: str, ends: str, stream: bool
 ) -> None:
     run, _ = await play(script, preset, stream=stream)
@@ -98,7 +98,7 @@ async def test_what_a_guardrail_is_for_goes_wrong_without_it(
 
 
 @pytest.mark.parametrize(("preset", "offers"), [("reforged", True), ("no_respond", False), ("bare", False)])
-async def test_words_end_a_run_that_is_to_end_in_words(preset: str, offers: bool) -> None:
+async def test_plain_text_ends_a_run_that_expects_plain_text(preset: str, offers: bool) -> None:
     run, http = await play([HELLO, HELLO], preset, scenario=WORDS)
 
     assert (run.is_correct, run.terminal, run.args) == (True, "respond", {"message": "Hello!"})

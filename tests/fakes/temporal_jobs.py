@@ -16,7 +16,7 @@ from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.store.database import open_database
 from forge_proxy.store.jobs import JobRepository
 from forge_proxy.store.outbox import OutboxRepository
-from forge_proxy.temporal.ports import TemporalPlace
+from forge_proxy.temporal.ports import TemporalOptions
 from forge_proxy.temporal.scheduler import TemporalScheduler
 from tests.fakes.job_kind import JobWorld, ScriptedKind
 
@@ -46,7 +46,7 @@ async def temporal_world(
     deps = PhaseDeps(JobKinds(kind), time.time, lambda job_id, error: reports.append((job_id, error)))
     writers = JobWriters(open_store, time.time, is_shared=True)
     served = {"tests": 4} if queues is None else queues
-    place = TemporalPlace(
+    place = TemporalOptions(
         TemporalConfig(address=address, task_queue_prefix=prefix),
         {name: partial(int, limit) for name, limit in served.items()},
         lambda reason: None,

@@ -77,7 +77,7 @@ def test_any_body_is_answered_or_rejected_with_the_name_of_a_field(body: JsonDic
         return
 
     orjson.dumps(decoded.chat.body)
-    encoder = decoded.stream_encoder("r", 0)
+    encoder = decoded.build_stream_encoder("r", 0)
     stream = b"".join(encoder.write(chunk) for chunk in ANSWER) + encoder.finish(Report(Outcome.CLEAN))
     assert stream.count(b"event: response.completed") == 1
     number_items([item for item in body.get("input") or [] if isinstance(item, dict)], "s")
@@ -113,7 +113,7 @@ DELTAS = st.builds(
 @given(deltas=st.lists(DELTAS, max_size=6))
 def test_whatever_a_model_writes_is_a_complete_stream(deltas: list[Delta]) -> None:
     body: JsonDict = {"input": "Hi", "tools": TOOLS}
-    encoder = DecodedResponsesRequest(decode_request(body)).stream_encoder("r", 0)
+    encoder = DecodedResponsesRequest(decode_request(body)).build_stream_encoder("r", 0)
 
     stream = b"".join(encoder.write(Chunk((delta,))) for delta in deltas) + encoder.finish(Report(Outcome.CLEAN))
 
@@ -136,7 +136,7 @@ def nested_tool(depth: int) -> JsonDict:
 def test_a_deeply_nested_tool_is_repeated_in_the_response(depth: int) -> None:
     body = nested_tool(depth)
 
-    encoder = DecodedResponsesRequest(decode_request(body)).stream_encoder("r", 0)
+    encoder = DecodedResponsesRequest(decode_request(body)).build_stream_encoder("r", 0)
     stream = b"".join(encoder.write(chunk) for chunk in ANSWER) + encoder.finish(Report(Outcome.CLEAN))
 
     assert final_response(read_events(stream))["tools"] == body["tools"]
@@ -144,4 +144,4 @@ def test_a_deeply_nested_tool_is_repeated_in_the_response(depth: int) -> None:
 
 def test_a_tool_that_is_nested_too_deeply_to_be_repeated_is_refused_with_the_field() -> None:
     with pytest.raises(InvalidRequest, match="tools: nested too deeply to be repeated in the response"):
-        DecodedResponsesRequest(decode_request(nested_tool(400))).stream_encoder("r", 0)
+        DecodedResponsesRequest(decode_request(nested_tool(400))).build_stream_encoder("r", 0)

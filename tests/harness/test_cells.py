@@ -127,7 +127,7 @@ def test_what_passes_through_us_has_to_end_as_without_us_and_the_rest_well(offer
         ("hangs", "done", False),
     ],
 )
-def test_an_end_that_says_less_or_comes_later_is_worse(direct: str, guarded: str, worse: bool) -> None:
+def test_an_end_that_reports_less_or_comes_later_is_worse(direct: str, guarded: str, worse: bool) -> None:
     both = Both(client(), FAULTS["401"], ended(direct), ended(guarded))
 
     assert (both.worse is not None, both.passed) == (worse, not worse)

@@ -63,9 +63,9 @@ async def test_a_due_job_that_waits_for_its_queue_is_not_polled(store: OwnedJobR
     async def due(now: float) -> list[str]:
         nonlocal asked
         asked += 1
-        return [*await OwnedJobRepository.due(store, now)]
+        return [*await OwnedJobRepository.list_due(store, now)]
 
-    store.due = due
+    store.list_due = due
     kind = ScriptedKind({"first": first, "second": finish, "busy/first": block})
     async with job_world(store, kind, {"tests": 1}) as world:
         await world.submit("job_1")

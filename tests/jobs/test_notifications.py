@@ -39,7 +39,7 @@ KIND = {"first": first, "second": second}
 
 async def all_sent(store: OwnedJobRepository) -> None:
     async with asyncio.timeout(20):
-        while await store.notifications():  # noqa: ASYNC110 - a deletion sets no event
+        while await store.list_notifications():  # noqa: ASYNC110 - a deletion sets no event
             await asyncio.sleep(0.001)
 
 

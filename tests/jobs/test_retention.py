@@ -43,7 +43,7 @@ async def test_more_jobs_than_one_search_finds_are_deleted(store: OwnedJobReposi
 
     await JobRetention(1, lambda: 9 * DAY, lambda _: None).delete_expired(store)
 
-    assert await store.expired(9 * DAY, 1) == []
+    assert await store.list_expired(9 * DAY, 1) == []
 
 
 async def test_a_job_that_a_client_deletes_at_the_same_time_is_no_error(store: OwnedJobRepository) -> None:
@@ -53,9 +53,9 @@ async def test_a_job_that_a_client_deletes_at_the_same_time_is_no_error(store: O
     async def expired(before: float, limit: int) -> Sequence[str]:
         nonlocal gone
         first, gone = gone, ()
-        return [*first, *await OwnedJobRepository.expired(store, before, limit)]
+        return [*first, *await OwnedJobRepository.list_expired(store, before, limit)]
 
-    store.expired = expired
+    store.list_expired = expired
 
     await JobRetention(1, lambda: 9 * DAY, lambda _: None).delete_expired(store)
 
@@ -70,5 +70,5 @@ async def test_expired_jobs_are_deleted_when_the_store_is_opened(store: OwnedJob
     async with job_world(store, ScriptedKind({}), retention_days=0.01) as world:
         await world.jobs.resume()
         async with asyncio.timeout(20):
-            while await store.expired(world.now, 1):  # noqa: ASYNC110 - a deletion sets no event
+            while await store.list_expired(world.now, 1):  # noqa: ASYNC110 - a deletion sets no event
                 await asyncio.sleep(0.001)

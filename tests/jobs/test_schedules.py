@@ -23,11 +23,11 @@ async def wait(writer: JobWriter) -> NextAction:
 
 async def fire(world: JobWorld, now: float) -> None:
     """Let the time of a schedule come, and wait until it has fired."""
-    (before,) = await world.store.schedules()
+    (before,) = await world.store.list_schedules()
     world.now = now
     world.jobs._schedules.check()  # pyright: ignore[reportPrivateUsage] - the timer follows the clock of the loop
     async with asyncio.timeout(20):
-        while (await world.store.schedules())[0].next_at == before.next_at:  # noqa: ASYNC110 - firing sets no event
+        while (await world.store.list_schedules())[0].next_at == before.next_at:  # noqa: ASYNC110 - firing sets no event
             await asyncio.sleep(0.001)
 
 
@@ -35,11 +35,11 @@ async def test_d3_a_schedule_creates_a_job_after_each_interval(store: OwnedJobRe
     kind = ScriptedKind({"first": finish})
     async with job_world(store, kind) as world:
         await world.jobs.repeat("nightly", 60.0, "test")
-        assert [schedule.next_at for schedule in await store.schedules()] == [1060.0]
+        assert [schedule.next_at for schedule in await store.list_schedules()] == [1060.0]
 
         for now in (1060.0, 1121.0):
             await fire(world, now)
-            (schedule,) = await store.schedules()
+            (schedule,) = await store.list_schedules()
             assert schedule.job_id is not None
             job = await world.until(schedule.job_id, "completed")
             assert job.title == "nightly"
@@ -56,13 +56,13 @@ async def test_d3_missed_times_fire_once_after_a_restart(store: OwnedJobReposito
         world.now = 5000.0
         await world.jobs.resume()
         async with asyncio.timeout(20):
-            while not (found := await store.schedules())[0].job_id:  # noqa: ASYNC110 - firing sets no event
+            while not (found := await store.list_schedules())[0].job_id:  # noqa: ASYNC110 - firing sets no event
                 await asyncio.sleep(0.001)
         await world.jobs.repeat("nightly", 60.0, "test")  # as at each start: it changes nothing
         await world.until(str(found[0].job_id), "completed")
 
     assert found[0].next_at == 5020.0
-    assert await store.schedules() == found
+    assert await store.list_schedules() == found
     assert len(kind.ran) == 1
 
 
@@ -71,26 +71,26 @@ async def test_d3_a_schedule_does_not_fire_while_its_last_job_runs(store: OwnedJ
     async with job_world(store, kind) as world:
         await world.jobs.repeat("nightly", 60.0, "test")
         await fire(world, 1060.0)
-        first = str((await store.schedules())[0].job_id)
+        first = str((await store.list_schedules())[0].job_id)
         await world.until(first, "waiting")
 
         await fire(world, 1120.0)
-        assert (await store.schedules())[0].job_id == first
+        assert (await store.list_schedules())[0].job_id == first
         await world.jobs.wake(first)
         await world.until(first, "completed")
         await fire(world, 1180.0)
 
-        assert (await store.schedules())[0].job_id != first
+        assert (await store.list_schedules())[0].job_id != first
 
 
 async def test_d3_a_schedule_ends_and_changes(store: OwnedJobRepository) -> None:
     async with job_world(store, ScriptedKind({})) as world:
         await world.jobs.repeat("nightly", 60.0, "test")
         await world.jobs.repeat("nightly", 10.0, "test")
-        assert [(one.interval, one.next_at) for one in await store.schedules()] == [(10.0, 1010.0)]
+        assert [(one.interval, one.next_at) for one in await store.list_schedules()] == [(10.0, 1010.0)]
         with pytest.raises(JobNotReadable):
             await world.jobs.repeat("other", 10.0, "unknown")
 
         await world.jobs.repeat("nightly", None, "test")
 
-        assert await store.schedules() == []
+        assert await store.list_schedules() == []

@@ -144,7 +144,7 @@ def test_a_streamed_conversation_goes_from_call_to_result_to_text(client: openai
     assert [choice.finish_reason for chunk in chunks for choice in chunk.choices if choice.finish_reason] == ["stop"]
 
 
-def test_two_things_asked_for_are_two_calls_one_after_the_other(client: openai.OpenAI) -> None:
+def test_two_tasks_in_one_message_become_two_consecutive_calls(client: openai.OpenAI) -> None:
     messages = says("first find the invoice for customer Anna, then get the weather, city Oslo and days 7")
     made: list[tuple[str, Any]] = []
 

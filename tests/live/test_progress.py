@@ -30,7 +30,7 @@ def lines(client: httpx.Client, **fields: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("fields", [{}, {"tools": TOOLS}], ids=["passed-through", "guarded"])
-def test_it_is_told_in_comments_and_the_events_are_those_that_were_asked_for(
+def test_progress_is_reported_in_comments_and_leaves_the_events_unchanged(
     client: httpx.Client, fields: dict[str, Any]
 ) -> None:
     told = lines(client, **fields)

@@ -28,7 +28,7 @@ class Place:
     outbox: OutboxRepository
 
     async def messages(self) -> list[tuple[str, str]]:
-        return [(entry.job_id, entry.signal) for entry in await self.outbox.pending(10)]
+        return [(entry.job_id, entry.signal) for entry in await self.outbox.list_pending(10)]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def changed(**fields: object) -> JobChange:
 
 
 async def test_a_new_job_has_a_message_until_it_is_removed(place: Place) -> None:
-    (entry,) = await place.outbox.pending(10)
+    (entry,) = await place.outbox.list_pending(10)
     await place.outbox.remove([entry.id])
     await place.outbox.remove([])
 

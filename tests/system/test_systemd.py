@@ -54,7 +54,7 @@ def test_watchdog_messages_are_sent_periodically(heard: socket.socket, tmp_path:
 def test_an_abstract_socket_name_is_supported() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind("\0forge-proxy-test")
-        Systemd({"NOTIFY_SOCKET": "@forge-proxy-test"}).stopping()
+        Systemd({"NOTIFY_SOCKET": "@forge-proxy-test"}).notify_stopping()
 
         assert listening.recv(100) == b"STOPPING=1"
 
@@ -72,7 +72,7 @@ def test_an_abstract_socket_name_is_supported() -> None:
 def test_the_watchdog_of_another_process_is_ignored(environment: dict[str, str], seconds: float | None) -> None:
     systemd = Systemd(environment)
 
-    systemd.alive()  # with no listener there
+    systemd.ping_watchdog()  # with no listener there
 
     assert systemd.watchdog_seconds == seconds
 

@@ -62,7 +62,7 @@ class Pipeline:
 
         self.counts: Counter[str] = Counter()
         self.encoder = ContentEncoder(log)
-        self.encoder.count_with(lambda result: self.counts.update([result]))
+        self.encoder.set_counter(lambda result: self.counts.update([result]))
         self.writer = RequestWriter(open_store, lambda _: ("m", ""), KEPT, log, self.encoder)
         self.encoding = asyncio.create_task(self.encoder.run())
         self.writing = asyncio.create_task(self.writer.run())

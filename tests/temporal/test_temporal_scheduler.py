@@ -245,7 +245,7 @@ async def test_d3_a_schedule_fires_on_the_daemons_that_are_left(
         async with temporal_world(database.url, server.address, ScriptedKind({}), {}) as other:
             await other.jobs.repeat(job_id, 0.5, "test")
         async with asyncio.timeout(30):
-            while (created := (await world.store.schedules())[0].job_id) is None:  # noqa: ASYNC110 - no event
+            while (created := (await world.store.list_schedules())[0].job_id) is None:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)
         await world.until(created, "completed")
         await world.jobs.repeat(job_id, None, "test")

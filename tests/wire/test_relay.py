@@ -87,7 +87,7 @@ def test_a_form_that_names_two_models_is_rejected() -> None:
         read(part("model", b"small") + part("model", b"large") + END)
 
 
-def test_a_json_body_is_written_anew_only_if_its_model_changes() -> None:
+def test_a_json_body_is_serialized_again_only_if_its_model_changes() -> None:
     raw = b'{ "input" : "\\u00fc", "model":"small" }'
     body = JsonBody(raw, json.loads(raw))
 

@@ -13,14 +13,14 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from forge_proxy.api.admin.event_position import FEED_AFTER, LAST_EVENT_ID, MAX_FEED_ID, read_position
-from forge_proxy.api.admin.ports import Followed, check_followers
+from forge_proxy.api.admin.ports import Followable, check_followers
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.core.event_feed import EventFilter, EventLevel, EventName, FeedEvent, FeedNotice
 
 _MAX_KEPT = 10_000
 
 
-class EventSource(Followed, Protocol):
+class EventSource(Followable, Protocol):
     """The latest events of the daemon and the new ones."""
 
     def follow(

@@ -96,7 +96,7 @@ class JobEndpoints:
         return await self._to_info(await self._jobs.cancel(job_id))
 
     async def _to_info(self, job: StoredJob) -> JobInfo:
-        children = _by_parent(await self._jobs.below([job.root]))
+        children = _by_parent(await self._jobs.list_descendants([job.root]))
         phase = _phase_of(read_action(job.action))
         return JobInfo(
             **dict(_to_summary(job, children)),
@@ -107,7 +107,7 @@ class JobEndpoints:
         )
 
     async def _with_children(self, heads: Sequence[JobHead]) -> Sequence[JobSummary]:
-        children = _by_parent(await self._jobs.below([head.id for head in heads]))
+        children = _by_parent(await self._jobs.list_descendants([head.id for head in heads]))
         return [_to_summary(head, children) for head in heads]
 
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field
 
 from forge_proxy.core.rates import Rate
 from forge_proxy.core.requests.alerts import CallWindow, LedgerAlert, find_alerts, hours_to_compare
+from forge_proxy.core.requests.guardrail_effect import describe_effect
 from forge_proxy.core.requests.ledger import LedgerCounts, RequestCounts
 from forge_proxy.core.requests.stored import DURATION_BOUNDS, DurationClass, LedgerRow, RequestHour
-from forge_proxy.core.requests.worth import describe_worth
 
 _DAY = 86400.0
 
@@ -23,15 +23,15 @@ _DAY = 86400.0
 class LedgerReader(Protocol):
     """The stored counts. `since` and `until` are seconds since 1970. Every method raises `StoreUnavailable`."""
 
-    async def calls(self, since: float, until: float, model: str | None) -> Sequence[LedgerRow]:
+    async def list_calls(self, since: float, until: float, model: str | None) -> Sequence[LedgerRow]:
         """Return the counts of each model, tool and fault, added up over the hours that overlap the period."""
         ...
 
-    async def hours(self, since: float, until: float, model: str | None) -> Sequence[RequestHour]:
+    async def list_hours(self, since: float, until: float, model: str | None) -> Sequence[RequestHour]:
         """Return how the requests of each hour ended, oldest first."""
         ...
 
-    async def durations(self, since: float, until: float, model: str | None) -> Sequence[DurationClass]:
+    async def list_durations(self, since: float, until: float, model: str | None) -> Sequence[DurationClass]:
         """Return the durations of requests by classes."""
         ...
 
@@ -158,13 +158,13 @@ class LedgerEndpoints:
         since = max(0.0, until - 7 * _DAY) if since is None else since
         model = model if model is None or model.isprintable() else ""
         ledger = await self._open()
-        hours = await ledger.hours(since, until, model)
-        rows, durations = await ledger.calls(since, until, model), await ledger.durations(since, until, model)
+        hours = await ledger.list_hours(since, until, model)
+        rows, durations = await ledger.list_calls(since, until, model), await ledger.list_durations(since, until, model)
         total = sum((hour.counts for hour in hours), RequestCounts())
         return LedgerInfo(
             since=since,
             until=until,
-            summary=describe_worth(total, until - since),
+            summary=describe_effect(total, until - since),
             alerts=await self._find_alerts(ledger),
             requests=RequestCountsInfo.model_validate(asdict(total)),
             valid_without=_to_rate(total.clean, total.judged),

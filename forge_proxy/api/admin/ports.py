@@ -56,7 +56,7 @@ class RequestNotActive(ForgeError):
         return str(self)
 
 
-class Followed(Protocol):
+class Followable(Protocol):
     """A feed that a limited number of clients follow."""
 
     @property
@@ -66,7 +66,7 @@ class Followed(Protocol):
     def max_followers(self) -> int: ...
 
 
-def check_followers(source: Followed) -> None:
+def check_followers(source: Followable) -> None:
     """Raise `TooManyFollowers` if no further client may follow."""
     if source.followers >= source.max_followers:
         raise TooManyFollowers(source.max_followers)

@@ -20,7 +20,7 @@ _PAGE_SECONDS = 0.25
 """Seconds between pages: what a client waits longer for an event, and how often a response writes to the database."""
 
 
-def page(first: int, events: bytes) -> NewEvent:
+def build_page(first: int, events: bytes) -> NewEvent:
     """Return a page of events whose first one has this `sequence_number`."""
     return NewEvent(PAGE, {"first": first, "events": events.decode()})
 
@@ -52,7 +52,7 @@ class EventPages:
         """Return the events that are not stored yet as a page."""
         if not self._events:
             return None
-        taken, self._events = page(self._first, b"".join(self._events)), []
+        taken, self._events = build_page(self._first, b"".join(self._events)), []
         self._first = self.next
         return taken
 

@@ -92,7 +92,7 @@ class ResponseHandler:
     ) -> NextAction:
         received = ReceivedRequest({**request.body, "stream": True}, len(writer.state), writer.job.owner or "", memory)
         decoded = await self._storage.decode(received, self._large_bodies, writer.job.id)
-        encoder = decoded.stream_encoder(request.request_id, request.created)
+        encoder = decoded.build_stream_encoder(request.request_id, request.created)
         async with _storing(pages if request.streams else None):
             ended = await self._encode(request, decoded, encoder, pages)
         pages.add(ended, encoder.next_number)

@@ -63,7 +63,7 @@ class BackgroundRequest:
 _STATUSES = {"queued": "queued", "failed": "failed", "cancelled": "cancelled"}
 
 
-def document_of(job: StoredJob, state: str) -> bytes:
+def read_job_response(job: StoredJob, state: str) -> bytes:
     """Return the response of a job as JSON: its result, or its status. `state` is the job's own state, not packed."""
     if job.finished and job.outcome is not None:
         return job.outcome.encode()

@@ -8,9 +8,9 @@ import secrets
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 
-from forge_proxy.api.background.events import page, read_pages
+from forge_proxy.api.background.events import build_page, read_pages
 from forge_proxy.api.background.handler import RESPONSE
-from forge_proxy.api.background.request import BackgroundRequest, document_of
+from forge_proxy.api.background.request import BackgroundRequest, read_job_response
 from forge_proxy.api.response_storage import DAY, MAX_STORED, ResponseStorage
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jobs.actions import NewJob
@@ -47,7 +47,7 @@ class BackgroundResponses:
         response_id = f"resp_{round(now * 1000):012x}{secrets.token_hex(16)}"
         document = request.document(response_id, "queued")
         begun = [encode_state_event(name, number, document) for number, name in enumerate(("created", "queued"))]
-        events = [page(0, b"".join(begun))] if request.streams else []
+        events = [build_page(0, b"".join(begun))] if request.streams else []
         model = request.body.get("model")
         new = NewJob(response_id, RESPONSE, RESPONSE, state, model if isinstance(model, str) else None)
         await self._jobs.submit(new, events, owner=owner)
@@ -56,7 +56,7 @@ class BackgroundResponses:
     async def read(self, response_id: str, owner: str) -> bytes:
         """Return the present state of a response as JSON. Raises `ResponseNotFound`."""
         job = await self._get(response_id, owner)
-        return document_of(job, await self._jobs.read_state(job))
+        return read_job_response(job, await self._jobs.read_state(job))
 
     async def follow(self, response_id: str, owner: str, after: int = -1) -> AsyncGenerator[bytes]:
         """Return the events after `after`, as they happen. Raises `ResponseNotFound` or `InvalidRequest`."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from forge_proxy.core.batches.limits import MAX_CUSTOM_ID, MAX_ERRORS, MAX_LINES
-from forge_proxy.core.batches.prefixes import prefix_key
+from forge_proxy.core.batches.prefixes import compute_prefix_key
 from forge_proxy.core.jsontypes import is_object
 
 _ENVELOPE = 64 * 1024
@@ -118,7 +118,11 @@ class BatchFileReader:
             return self._too_large()
         model = body.get("model")
         line = BatchLine(
-            self._number, self._offset + start, len(raw), model if isinstance(model, str) else "", prefix_key(body)
+            self._number,
+            self._offset + start,
+            len(raw),
+            model if isinstance(model, str) else "",
+            compute_prefix_key(body),
         )
         self.lines.append(line)
         return None

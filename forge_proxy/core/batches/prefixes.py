@@ -25,7 +25,7 @@ _SHARED = 4
 """Chunks that two prompts share at least: reusing less saves less than a request costs."""
 
 
-def prefix_key(body: JsonObject) -> bytes:
+def compute_prefix_key(body: JsonObject) -> bytes:
     """Return the key of a request's prompt."""
     text = orjson.dumps([body[name] for name in _FIELDS if name in body])
     border = _SMALL * _CHUNKS

@@ -24,7 +24,7 @@ class BatchProgress:
     now: float
 
     @classmethod
-    def of(cls, job: JobHead, state: BatchState, totals: LineTotals, now: float) -> BatchProgress:
+    def from_job(cls, job: JobHead, state: BatchState, totals: LineTotals, now: float) -> BatchProgress:
         """Return the progress of the batch that this job processes."""
         return cls(job.id, job.status, state, totals, now)
 

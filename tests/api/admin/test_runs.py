@@ -301,7 +301,7 @@ async def test_the_event_stream_can_be_resumed_after_any_event() -> None:
     assert {error(answer) for answer in wrong} == {(400, None, "Last-Event-ID")}
 
 
-async def test_an_event_stream_goes_on_after_another_uvicorn_server_of_the_process_has_exited(
+async def test_an_event_stream_continues_after_another_uvicorn_server_of_the_process_has_exited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(AppStatus, "should_exit", True)

@@ -40,7 +40,7 @@ async def test_an_overflow_has_the_sentence_by_which_clients_compact(stream: boo
     assert error_of(answer) == (400, "invalid_request_error", "prompt is too long: 9000 tokens > 8192 maximum")
 
 
-async def test_a_prompt_over_the_budget_has_that_sentence_too() -> None:
+async def test_a_prompt_over_the_budget_has_the_same_error_message() -> None:
     http = ScriptedHttp([])
     long = {**PLAIN, "messages": [{**USER, "content": "word " * 4000}]}
 

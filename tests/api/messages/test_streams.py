@@ -62,7 +62,7 @@ async def events_of(*steps: object, measure: Any = None) -> list[JsonDict]:
     async def receive() -> Message:
         return await asyncio.get_running_loop().create_future()
 
-    encoder = DecodedMessagesRequest.decode({**PLAIN, "stream": True}).stream_encoder("req_1", 0)
+    encoder = DecodedMessagesRequest.decode({**PLAIN, "stream": True}).build_stream_encoder("req_1", 0)
     measured = with_prompt_size(answer(), measure or (lambda: counted(77)), encoder)
     config = ServerConfig(first_event_seconds=0.01, keepalive_seconds=0.01)
     async with asyncio.timeout(30):

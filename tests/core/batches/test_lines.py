@@ -17,7 +17,7 @@ from forge_proxy.core.batches.ordering import (
     split_into_shards,
     write_lines,
 )
-from forge_proxy.core.batches.prefixes import have_common_prefix, prefix_key
+from forge_proxy.core.batches.prefixes import compute_prefix_key, have_common_prefix
 from forge_proxy.core.jsontypes import JsonObject
 
 RULES = LineRules("/v1/chat/completions", 2000)
@@ -61,20 +61,22 @@ def chat(*texts: str) -> JsonObject:
 
 def test_prompts_with_a_long_common_prefix_belong_together() -> None:
     system = "You are a careful assistant. " * 100
-    keys = [prefix_key(chat(system, question)) for question in ("one", "two")]
+    keys = [compute_prefix_key(chat(system, question)) for question in ("one", "two")]
 
     assert have_common_prefix(*keys)
-    assert not have_common_prefix(keys[0], prefix_key(chat("one")))
-    assert not have_common_prefix(prefix_key(chat("short")), prefix_key(chat("short")))
+    assert not have_common_prefix(keys[0], compute_prefix_key(chat("one")))
+    assert not have_common_prefix(compute_prefix_key(chat("short")), compute_prefix_key(chat("short")))
     # A shared start of a thousand characters is not worth much if ten thousand others follow.
-    document = [prefix_key(chat(system[:1200] + letter * 10_000, "question")) for letter in "ab"]
+    document = [compute_prefix_key(chat(system[:1200] + letter * 10_000, "question")) for letter in "ab"]
     assert not have_common_prefix(*document)
 
 
 def test_lines_are_ordered_by_model_and_then_by_their_prefixes() -> None:
     groups = {name: f"Document {name}: " + name * 3000 for name in "abc"}
     lines = [
-        BatchLine(number, 0, 1, "m2" if number % 2 else "m1", prefix_key(chat(groups["abc"[number % 3]], str(number))))
+        BatchLine(
+            number, 0, 1, "m2" if number % 2 else "m1", compute_prefix_key(chat(groups["abc"[number % 3]], str(number)))
+        )
         for number in range(30)
     ]
     planned = plan_lines(lines)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.core.guardrails.turn import Outcome
+from forge_proxy.core.requests.guardrail_effect import describe_effect
 from forge_proxy.core.requests.ledger import LedgerCounts, LedgerKey, RequestCounts, count_calls, count_request
 from forge_proxy.core.requests.records import AttemptRecord, CallRecord, RequestRecord, TokenCounts
-from forge_proxy.core.requests.worth import describe_worth
 from tests.fakes.records import record_with
 
 DAY = 86400
@@ -93,13 +93,13 @@ def test_a_request_without_tools_only_counts_as_a_request() -> None:
 
 
 def test_the_sentence_about_a_week_without_tools() -> None:
-    sentence = describe_worth(RequestCounts(requests=5), 7 * DAY)
+    sentence = describe_effect(RequestCounts(requests=5), 7 * DAY)
 
     assert sentence == "No request with tools was completed in the last 7 days."
 
 
 def test_the_sentence_about_an_hour_without_faults() -> None:
-    sentence = describe_worth(RequestCounts(clean=1), 3600)
+    sentence = describe_effect(RequestCounts(clean=1), 3600)
 
     assert sentence == (
         "In the last hour the guardrails recovered none of 1 request with tools;"
@@ -110,7 +110,7 @@ def test_the_sentence_about_an_hour_without_faults() -> None:
 def test_the_sentence_about_a_day_with_all_outcomes() -> None:
     counts = RequestCounts(clean=1000, repaired=60, retried=140, exhausted=1, tokens=2000, retry_tokens=100)
 
-    assert describe_worth(counts, DAY) == (
+    assert describe_effect(counts, DAY) == (
         "In the last 24 hours the guardrails recovered 200 of 1,201 requests with tools (16.7 %), 60 of them without"
         " a retry, for 5.0 % of all tokens; 1 request ended without a valid response."
     )

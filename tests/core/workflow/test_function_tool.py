@@ -182,7 +182,7 @@ async def test_arguments_arrive_in_the_hinted_types_and_defaults_are_the_functio
     assert seen == [Place(city="Oslo"), Span(date(2026, 1, 2)), Unit.FAHRENHEIT, {"verbose": True}, [1, 2], absent]
 
 
-def test_what_no_schema_says_is_told_in_plain_words() -> None:
+def test_constraints_that_no_schema_expresses_are_described_in_text() -> None:
     def look(day: date) -> None: ...
 
     tool = ToolDef.from_function(look)

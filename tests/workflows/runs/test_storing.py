@@ -169,8 +169,8 @@ def build_runs(store: FailingStore | Callable[[], Awaitable[OwnedJobRepository]]
 class OwnedRuns(Runs):
     """Runs with jobs of their own."""
 
-    def new_row(self, new: NewJob) -> NewRow:
-        return JobKinds(RunHandler(self._deps)).new_row(new, 1.0)
+    def build_row(self, new: NewJob) -> NewRow:
+        return JobKinds(RunHandler(self._deps)).build_row(new, 1.0)
 
     async def resume(self) -> None:
         await self._jobs.resume()
@@ -331,8 +331,8 @@ async def test_a_run_that_ends_during_a_repeated_submission_is_not_restarted(sto
 
 async def test_a_store_that_fails_during_opening_is_opened_again(tmp_path: Path) -> None:
     class FailingOnce(OwnedJobRepository):
-        async def next_wake(self, after: float) -> float | None:
-            FailingOnce.next_wake = OwnedJobRepository.next_wake
+        async def find_next_wake(self, after: float) -> float | None:
+            FailingOnce.next_wake = OwnedJobRepository.find_next_wake
             raise StoreUnavailable("simulated")
 
     async def open_store() -> OwnedJobRepository:
@@ -344,7 +344,7 @@ async def test_a_store_that_fails_during_opening_is_opened_again(tmp_path: Path)
     text = write_text(submission.model_dump_json(), submission.begin(submission.workflow.definition()))
     first = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
     runs = build_runs(open_store)
-    row = runs.new_row(NewJob("run_0", "run", "w", text))
+    row = runs.build_row(NewJob("run_0", "run", "w", text))
     await first.create(row, None)
     await first.close()
     with pytest.raises(StoreUnavailable):

@@ -11,7 +11,13 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.clients.chat_completions.errors import encode_error
 from forge_proxy.wire.clients.chat_completions.request import decode_request
-from forge_proxy.wire.clients.chat_completions.response import DONE, ChunkWriter, comment, encode_completion, event
+from forge_proxy.wire.clients.chat_completions.response import (
+    DONE,
+    ChunkWriter,
+    encode_comment,
+    encode_completion,
+    encode_event,
+)
 from forge_proxy.wire.clients.collector import ResponseCollector
 from forge_proxy.wire.clients.errors import ClassifiedError
 
@@ -34,15 +40,15 @@ class ChatStreamEncoder:
         """Encode a chunk, or forward it unchanged. Prompt progress is for clients that requested it."""
         if chunk.progress is not None:
             is_requested = self._request.body.get("return_progress")
-            return event(chunk.as_sent) if is_requested and chunk.as_sent is not None else b""
+            return encode_event(chunk.as_sent) if is_requested and chunk.as_sent is not None else b""
         writer = self._writer or self._begin(chunk)
         if chunk.as_sent is not None:
-            return event(chunk.as_sent)
+            return encode_event(chunk.as_sent)
         return writer.write(chunk, usage=self._request.include_usage)
 
     def comment(self, text: str) -> bytes:
         """Encode a comment, which clients ignore."""
-        return comment(text)
+        return encode_comment(text)
 
     def keepalive(self) -> bytes:
         """Encode an empty chunk: clients that time out on silence do not count comments."""
@@ -54,10 +60,10 @@ class ChatStreamEncoder:
 
     def error(self, error: ClassifiedError) -> bytes:
         """Encode an error as the last event."""
-        return event(orjson.dumps(encode_error(error)))
+        return encode_event(orjson.dumps(encode_error(error)))
 
     def _begin(self, first: Chunk | None) -> ChunkWriter:
-        self._writer = ChunkWriter(response_head(first, self._request, self._request_id, self._created))
+        self._writer = ChunkWriter(build_response_head(first, self._request, self._request_id, self._created))
         return self._writer
 
 
@@ -72,7 +78,7 @@ class DecodedChatRequest:
         """Decode a parsed body. Raises `InvalidRequest` with the path of the field."""
         return cls(decode_request(body))
 
-    def stream_encoder(self, request_id: str, created: int) -> ChatStreamEncoder:
+    def build_stream_encoder(self, request_id: str, created: int) -> ChatStreamEncoder:
         """Return the encoder of the streamed response."""
         return ChatStreamEncoder(self.chat, request_id, created)
 
@@ -80,11 +86,11 @@ class DecodedChatRequest:
         """Encode a whole response; the model server's own JSON if it sent one object and it is forwarded unchanged."""
         if response.as_sent is not None:
             return response.as_sent
-        head = response_head(response.first, self.chat, request_id, created)
+        head = build_response_head(response.first, self.chat, request_id, created)
         return encode_completion(response.completion(), head)
 
 
-def response_head(first: Chunk | None, request: ChatRequest, request_id: str, created: int) -> JsonObject:
+def build_response_head(first: Chunk | None, request: ChatRequest, request_id: str, created: int) -> JsonObject:
     """Return the id, time and model of a response: the backend's, or the daemon's for those that are missing."""
     from_backend: JsonObject = first.head if first else {}
     head: JsonObject = {

@@ -12,12 +12,12 @@ from forge_proxy.core.stream import CallDelta, Chunk, Completion, Delta, Reply
 DONE = b"data: [DONE]\n\n"
 
 
-def event(data: bytes) -> bytes:
+def encode_event(data: bytes) -> bytes:
     """Return one server-sent event."""
     return b"".join((b"data: ", data, b"\n\n"))  # one copy: the event may have megabytes
 
 
-def comment(words: str) -> bytes:
+def encode_comment(words: str) -> bytes:
     """Return a comment line, which clients ignore."""
     return b": " + words.replace("\n", " ").encode() + b"\n\n"
 
@@ -37,7 +37,7 @@ class ChunkWriter:
         later = {key: value for key, value in chunk.head.items() if key not in self._head}
         out = b"".join(self._event(part, later) for delta in chunk.deltas for part in self._parts(delta))
         if chunk.usage is not None and usage:
-            out += event(orjson.dumps({**self._head, **later, "choices": [], "usage": chunk.usage}))
+            out += encode_event(orjson.dumps({**self._head, **later, "choices": [], "usage": chunk.usage}))
         return out
 
     def keepalive(self) -> bytes:
@@ -45,7 +45,7 @@ class ChunkWriter:
         return self._event({"index": 0, "delta": {}, "finish_reason": None}, {})
 
     def _event(self, choice: Mapping[str, object], later: JsonObject) -> bytes:
-        return event(orjson.dumps({**self._head, **later, "choices": [choice]}))
+        return encode_event(orjson.dumps({**self._head, **later, "choices": [choice]}))
 
     def _parts(self, delta: Delta) -> list[dict[str, object]]:
         """Return one choice per event: the text, then two for each call, then the finish reason."""

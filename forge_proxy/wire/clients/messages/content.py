@@ -17,7 +17,7 @@ _SEND_DATA = "the daemon stores no files; send the content as base64"
 def read_blocks(content: Json, at: str) -> list[JsonObject]:
     """Return content blocks; text is short for one text block. Raises `InvalidRequest`."""
     if isinstance(content, str):
-        return [text_part(content)]
+        return [build_text_part(content)]
     if content is None:
         return []
     if not is_list(content):
@@ -29,7 +29,7 @@ def read_blocks(content: Json, at: str) -> list[JsonObject]:
     return blocks
 
 
-def text_part(text: str) -> Part:
+def build_text_part(text: str) -> Part:
     """Return a text part."""
     return {"type": "text", "text": text}
 
@@ -58,7 +58,7 @@ class PartDecoder:
         parts: list[Part] = []
         for index, block in enumerate(blocks):
             if block.get("type") == "text" and isinstance(text := block.get("text"), str):  # almost all blocks
-                parts += [text_part(text)] if text else []
+                parts += [build_text_part(text)] if text else []
             else:
                 parts += self.decode_block(block, f"{at}[{index}]", is_inner=is_inner)
         return parts
@@ -67,7 +67,7 @@ class PartDecoder:
         """Return the parts of one block; a block that no model server understands is dropped."""
         match block:
             case {"type": "text", "text": str(text)}:
-                return [text_part(text)] if text else []
+                return [build_text_part(text)] if text else []
             case {"type": "image", "source": {**source}}:
                 return [{"type": "image_url", "image_url": {"url": _read_url(source, f"{at}.source", "image/png")}}]
             case {"type": "document", "source": {**source}} if not is_inner:
@@ -76,9 +76,9 @@ class PartDecoder:
                 texts = self.decode(read_blocks(found, f"{at}.content"), f"{at}.content", is_inner=True)
                 return [_titled(block, to_content(texts))]
             case {"type": "tool_reference", "tool_name": str(name)}:
-                return [text_part(f"The tool {name} is available.")]
+                return [build_text_part(f"The tool {name} is available.")]
             case {"type": "compaction", "content": str(summary)}:
-                return [text_part(summary)]
+                return [build_text_part(summary)]
             case {"type": "text" | "image" | "document"} if not is_inner:
                 raise InvalidRequest(at, "expected a text block with text, or an image or a document with a source")
             case _:
@@ -97,7 +97,7 @@ class PartDecoder:
                 inside = f"{at}.source.content"
                 parts = self.decode(read_blocks(content, inside), inside, is_inner=True)
                 title = _describe(block)
-                return [text_part(title), *parts] if title else parts
+                return [build_text_part(title), *parts] if title else parts
             case _:
                 url = _read_url(source, f"{at}.source", "application/pdf")
                 title = block.get("title")
@@ -121,7 +121,7 @@ def _read_url(source: JsonObject, at: str, default: str) -> str:
 
 def _titled(block: JsonObject, text: Json) -> Part:
     title = _describe(block)
-    return text_part(f"{title}\n{text}" if title else str(text))
+    return build_text_part(f"{title}\n{text}" if title else str(text))
 
 
 def _describe(block: JsonObject) -> str:

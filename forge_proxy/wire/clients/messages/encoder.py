@@ -46,7 +46,7 @@ class DecodedMessagesRequest:
         """Decode a parsed body. Raises `InvalidRequest` with the path of the field."""
         return cls(decode_request(body), is_reasoning_omitted(body))
 
-    def stream_encoder(self, request_id: str, created: int) -> MessagesStreamEncoder:
+    def build_stream_encoder(self, request_id: str, created: int) -> MessagesStreamEncoder:
         """Return the encoder of the streamed response."""
         return MessagesStreamEncoder(self.chat, request_id, shows_reasoning=not self.omits_reasoning)
 

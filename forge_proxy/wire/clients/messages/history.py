@@ -15,7 +15,7 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.core.stream import SIGNED_REASONING
 from forge_proxy.wire.clients import fields
-from forge_proxy.wire.clients.messages.content import Part, PartDecoder, read_blocks, text_part, to_content
+from forge_proxy.wire.clients.messages.content import Part, PartDecoder, build_text_part, read_blocks, to_content
 from forge_proxy.wire.clients.messages.dropped import DroppedParts
 from forge_proxy.wire.clients.messages.signatures import read_signature
 
@@ -128,7 +128,7 @@ def _user(blocks: Sequence[JsonObject], at: str, decoder: PartDecoder) -> list[J
     for index, block in enumerate(blocks):
         kind, text = block.get("type"), block.get("text")
         if kind == "text" and isinstance(text, str) and text:  # almost all blocks
-            parts.append(text_part(text))
+            parts.append(build_text_part(text))
         elif kind == "tool_result":
             result, more = _result(block, f"{at}[{index}]", decoder)
             results.append(result)
@@ -147,7 +147,7 @@ def _result(block: JsonObject, at: str, decoder: PartDecoder) -> tuple[JsonObjec
     if media:
         note = f"[{len(media)} attached, in the next user message]"
         text = f"{text}\n{note}" if text else note
-        media.insert(0, text_part(f"The attachments of the result of {identity}:"))
+        media.insert(0, build_text_part(f"The attachments of the result of {identity}:"))
     if block.get("is_error") is True and not _IS_ERROR.match(text):
         text = f"Error: {text}"
     return {"role": "tool", "tool_call_id": identity if isinstance(identity, str) else "", "content": text}, media

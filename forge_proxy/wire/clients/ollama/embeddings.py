@@ -9,7 +9,7 @@ import orjson
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.clients import fields
-from forge_proxy.wire.clients.ollama.response import counts, durations
+from forge_proxy.wire.clients.ollama.response import convert_counts, convert_durations
 
 _DROPPED = {
     "options": "embeddings have no options",
@@ -35,13 +35,13 @@ class DecodedEmbedRequest:
         if self.is_single:
             return orjson.dumps({"embedding": embeddings[0] if embeddings else []})
         usage = fields_of.get("usage")
-        times = durations(None, elapsed, 0)
+        times = convert_durations(None, elapsed, 0)
         return orjson.dumps({
             "model": self.model or fields_of.get("model") or "",
             "embeddings": embeddings,
             "total_duration": times["total_duration"],
             "load_duration": times["load_duration"],
-            **counts(usage if is_object(usage) else None),
+            **convert_counts(usage if is_object(usage) else None),
         })  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def convert_messages(body: JsonObject) -> list[Json]:
     ]
 
 
-def user_content(text: str, images: list[Json]) -> Json:
+def build_user_content(text: str, images: list[Json]) -> Json:
     """Return the content of a message: the text, or parts if there are images."""
     return [*([{"type": "text", "text": text}] if text else []), *images] if images else text
 
@@ -80,7 +80,7 @@ def _convert(message: JsonObject, at: str, ids: _CallIds) -> Json:
     content, images = message.get("content"), read_images(message, at)
     if images and not isinstance(content, str | None):
         fields.reject(f"{at}.content", "text", content)
-    out["content"] = user_content(content, images) if isinstance(content, str) else images or content
+    out["content"] = build_user_content(content, images) if isinstance(content, str) else images or content
     if thinking := message.get("thinking"):
         if not isinstance(thinking, str):
             fields.reject(f"{at}.thinking", "a string", thinking)

@@ -13,7 +13,7 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.clients import fields
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from forge_proxy.wire.clients.collector import ResponseCollector
-from forge_proxy.wire.clients.ollama.messages import convert_messages, read_images, user_content
+from forge_proxy.wire.clients.ollama.messages import build_user_content, convert_messages, read_images
 from forge_proxy.wire.clients.ollama.options import (
     convert_format,
     convert_options,
@@ -63,11 +63,11 @@ class DecodedOllamaRequest:
     """The time since an arbitrary moment."""
     began: int = 0
 
-    def timed_by(self, now: Nanoseconds) -> DecodedOllamaRequest:
+    def with_clock(self, now: Nanoseconds) -> DecodedOllamaRequest:
         """Return the request with a clock that measures the durations that the response reports."""
         return replace(self, now=now, began=now())
 
-    def for_other_backend(self) -> DecodedOllamaRequest:
+    def adapt_to_other_backend(self) -> DecodedOllamaRequest:
         """Return the request for a model server other than Ollama.
 
         Raises `InvalidRequest` for what no such server can do.
@@ -78,7 +78,7 @@ class DecodedOllamaRequest:
         body, dropped = to_openai_fields(self.chat.body)
         return replace(self, chat=replace(self.chat, body=body, dropped=(*self.chat.dropped, *dropped)))
 
-    def stream_encoder(self, request_id: str, created: int) -> OllamaStreamEncoder:
+    def build_stream_encoder(self, request_id: str, created: int) -> OllamaStreamEncoder:
         """Return the encoder of the streamed response."""
         return OllamaStreamEncoder(self.form, self.chat.model, created, self.now, self.began)
 
@@ -105,7 +105,7 @@ def decode_generate(body: JsonObject) -> DecodedOllamaRequest:
     unsupported = tuple(name for name in _ONLY_OLLAMA if body.get(name))
     if not prompt and not images and not unsupported:
         return _loading(body, GENERATE)
-    messages: list[Json] = [{"role": "user", "content": user_content(prompt, images)}]
+    messages: list[Json] = [{"role": "user", "content": build_user_content(prompt, images)}]
     if system := fields.read_optional_text(body, "system"):
         messages.insert(0, {"role": "system", "content": system})
     return replace(_decode(body, messages, GENERATE), unsupported=unsupported)

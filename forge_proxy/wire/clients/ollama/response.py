@@ -92,8 +92,8 @@ class OllamaStreamEncoder:
             **self._form.place("", {}),
             "done": True,
             "done_reason": self._finish,
-            **durations(self._timings, ended - self._began, first - self._began),
-            **counts(self._usage),
+            **convert_durations(self._timings, ended - self._began, first - self._began),
+            **convert_counts(self._usage),
         }
         if report.outcome is not Outcome.PASSTHROUGH:
             last |= {"x-forge-outcome": report.outcome.value, "x-forge-attempts": report.attempts}
@@ -145,8 +145,8 @@ def encode_whole(completion: Completion, form: ResponseForm, model: str | None, 
         **form.place(reply.text or "", fields),
         "done": True,
         "done_reason": _FINISH.get(finish, finish),
-        **durations(completion.head.get("timings"), elapsed, 0),
-        **counts(completion.usage),
+        **convert_durations(completion.head.get("timings"), elapsed, 0),
+        **convert_counts(completion.usage),
     }
     if logprobs := _encode_logprobs(reply.logprobs):
         body["logprobs"] = logprobs
@@ -167,7 +167,7 @@ def encode_calls(calls: tuple[ToolCall, ...], first: int) -> list[object]:
     ]
 
 
-def durations(timings: Json, total: int, prompt: int) -> JsonObject:
+def convert_durations(timings: Json, total: int, prompt: int) -> JsonObject:
     """Return the durations in nanoseconds: the model server's if it reports them, else the measured ones.
 
     `total` and `prompt` are measured, from the request to the end and to the first token.
@@ -180,7 +180,7 @@ def durations(timings: Json, total: int, prompt: int) -> JsonObject:
     return {"total_duration": total, **measured, **known}
 
 
-def counts(usage: JsonObject | None) -> JsonObject:
+def convert_counts(usage: JsonObject | None) -> JsonObject:
     """Return the token counts under Ollama's names."""
     if usage is None:
         return {}

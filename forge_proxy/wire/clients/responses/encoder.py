@@ -12,7 +12,7 @@ from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import CallDelta, Chunk, Delta, Reply
-from forge_proxy.wire.clients.chat_completions.response import comment
+from forge_proxy.wire.clients.chat_completions.response import encode_comment
 from forge_proxy.wire.clients.collector import ResponseCollector
 from forge_proxy.wire.clients.errors import ClassifiedError
 from forge_proxy.wire.clients.responses.errors import encode_failure
@@ -63,7 +63,7 @@ class ResponsesEncoder:
 
     def comment(self, text: str) -> bytes:
         """Encode a comment, which clients ignore."""
-        return comment(text)
+        return encode_comment(text)
 
     def keepalive(self) -> bytes:
         """Repeat that the response is in progress: clients that time out on silence do not count comments."""
@@ -163,18 +163,18 @@ class DecodedResponsesRequest:
         """The request as the engine answers it."""
         return self.converted.chat
 
-    def stream_encoder(self, request_id: str, created: int) -> ResponsesEncoder:
+    def build_stream_encoder(self, request_id: str, created: int) -> ResponsesEncoder:
         """Return the encoder of the response."""
         derived = f"resp_{blake2b(request_id.encode(), digest_size=16).hexdigest()}"
         return ResponsesEncoder(self.converted, self.response_id or derived, created)
 
     def encode_response(self, response: ResponseCollector, request_id: str, created: int) -> bytes:
         """Encode a response that is not streamed, as JSON."""
-        return self.whole_encoder(response, request_id, created).response()
+        return self.build_whole_encoder(response, request_id, created).response()
 
-    def whole_encoder(self, response: ResponseCollector, request_id: str, created: int) -> ResponsesEncoder:
+    def build_whole_encoder(self, response: ResponseCollector, request_id: str, created: int) -> ResponsesEncoder:
         """Return the encoder after it has encoded the whole response as the events of a stream."""
-        encoder = self.stream_encoder(request_id, created)
+        encoder = self.build_stream_encoder(request_id, created)
         completion = response.completion()
         deltas = tuple(_whole_delta(reply) for reply in completion.replies)
         encoder.write(Chunk(deltas, completion.usage, completion.head))

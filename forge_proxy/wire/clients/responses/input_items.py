@@ -20,7 +20,7 @@ TOOL_ITEMS = ("additional_tools", "tool_search_output")
 """Items that offer further tools."""
 
 
-def listed_items(value: Json) -> list[JsonObject]:
+def list_input_items(value: Json) -> list[JsonObject]:
     """Return `input` as items: a string is one message of the user. Raises `InvalidRequest`."""
     if value is None:
         return []
@@ -29,7 +29,7 @@ def listed_items(value: Json) -> list[JsonObject]:
     return fields.check_objects(value, "input")
 
 
-def type_of(item: JsonObject) -> str:
+def read_item_type(item: JsonObject) -> str:
     """Return the type of an item; messages may omit it."""
     kind = item.get("type")
     if isinstance(kind, str):
@@ -53,7 +53,7 @@ class InputDecoder:
             self._add(item, f"{at}[{index}]")
 
     def _add(self, item: JsonObject, at: str) -> None:
-        kind = type_of(item)
+        kind = read_item_type(item)
         match kind:
             case "message":
                 self._add_message(item, at)

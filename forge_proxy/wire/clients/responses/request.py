@@ -10,9 +10,9 @@ from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.stored_responses import PreviousResponseNotFound
 from forge_proxy.wire.clients import fields
-from forge_proxy.wire.clients.responses.input_items import InputDecoder, add_item_tools, listed_items
+from forge_proxy.wire.clients.responses.input_items import InputDecoder, add_item_tools, list_input_items
 from forge_proxy.wire.clients.responses.options import decode_options
-from forge_proxy.wire.clients.responses.response_object import conversation_of, encode_repeated
+from forge_proxy.wire.clients.responses.response_object import encode_repeated, find_conversation_id
 from forge_proxy.wire.clients.responses.tool_choice import decode_tool_choice
 from forge_proxy.wire.clients.responses.tools import OfferedTools
 
@@ -45,7 +45,7 @@ def decode_request(
     if stored is None:
         reject_links(previous, conversation)
     stored = stored or ()
-    items = listed_items(body.get("input"))
+    items = list_input_items(body.get("input"))
     tools = OfferedTools()
     tools.add(fields.read_objects(body, "tools"), "tools")
     add_item_tools(tools, stored, STORED)
@@ -92,7 +92,7 @@ def decode_request(
 def read_links(body: JsonObject) -> tuple[str | None, str | None]:
     """Return the ids of the response and of the conversation that a request continues. Raises `InvalidRequest`."""
     previous = fields.read_optional_text(body, "previous_response_id")
-    conversation = conversation_of(body)
+    conversation = find_conversation_id(body)
     if conversation is None and body.get("conversation") is not None:
         raise InvalidRequest("conversation", "expected an id or {id}")
     if conversation is not None and not 0 < len(conversation) <= _MAX_CONVERSATION_ID:

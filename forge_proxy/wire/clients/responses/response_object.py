@@ -31,7 +31,7 @@ def encode_repeated(body: JsonObject) -> bytes:
     repeated["background"] = is_background(body)
     repeated["reasoning"] = _reasoning(body)
     repeated["text"] = _text(body)
-    if (conversation := conversation_of(body)) is not None:
+    if (conversation := find_conversation_id(body)) is not None:
         repeated["conversation"] = {"id": conversation}
     try:
         return orjson.dumps(repeated)
@@ -80,7 +80,7 @@ def is_background(body: JsonObject) -> bool:
     return body.get("background") is True
 
 
-def conversation_of(body: JsonObject) -> str | None:
+def find_conversation_id(body: JsonObject) -> str | None:
     """Return the id of the conversation that a request names."""
     conversation = body.get("conversation")
     named = conversation.get("id") if is_object(conversation) else conversation

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.wire.clients.responses.input_items import listed_items, type_of
+from forge_proxy.wire.clients.responses.input_items import list_input_items, read_item_type
 
 _PREFIXES = {
     "message": "msg",
@@ -22,13 +22,13 @@ _MAX_ID = 128
 
 def find_references(body: JsonObject) -> list[str]:
     """Return the ids of the items that `input` only refers to. Raises `InvalidRequest`."""
-    return [reference for item in listed_items(body.get("input")) if (reference := _reference(item)) is not None]
+    return [reference for item in list_input_items(body.get("input")) if (reference := _reference(item)) is not None]
 
 
 def resolve_references(body: JsonObject, found: Mapping[str, JsonObject]) -> JsonObject:
     """Return the body with the items that its `input` refers to. Raises `InvalidRequest` if one is not stored."""
     items: list[Json] = []
-    for index, item in enumerate(listed_items(body.get("input"))):
+    for index, item in enumerate(list_input_items(body.get("input"))):
         reference = _reference(item)
         if reference is not None and reference not in found:
             why = "no item with this id is stored: send the item itself, or make its response with `store: true`"
@@ -64,11 +64,11 @@ def list_items(items: Iterable[JsonObject], *, after: str | None, limit: int, ne
 
 def _reference(item: JsonObject) -> str | None:
     reference = item.get("id")
-    return reference if type_of(item) == "item_reference" and isinstance(reference, str) else None
+    return reference if read_item_type(item) == "item_reference" and isinstance(reference, str) else None
 
 
 def _complete(item: JsonObject, suffix: str) -> JsonObject:
-    kind, given = type_of(item), item.get("id")
+    kind, given = read_item_type(item), item.get("id")
     is_usable = isinstance(given, str) and 0 < len(given) <= _MAX_ID and given.isprintable()
     complete: dict[str, Json] = {
         "status": "completed",

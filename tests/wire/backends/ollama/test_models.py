@@ -36,7 +36,7 @@ def test_what_it_lists_shows_and_has_loaded() -> None:
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"models": None}, {"models": [1]}, "x"])
-def test_anything_else_is_nothing(body: Any) -> None:
+def test_invalid_responses_are_read_as_empty(body: Any) -> None:
     assert (decode_tags(body), decode_loaded(body), decode_show(body)) == ([], [], ModelDescription())
 
 

@@ -53,7 +53,7 @@ def test_fields_become_options(said: dict[str, Any], options: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(("room", "options"), [(4, {"num_predict": 4}), (0, {}), (99, {"num_predict": 9})])
-def test_a_limit_is_kept_within_the_room(room: int, options: dict[str, Any]) -> None:
+def test_a_token_limit_is_lowered_to_the_rest_of_the_window(room: int, options: dict[str, Any]) -> None:
     assert encoded({"max_tokens": 9}, room=room).get("options", {}) == options
 
 

@@ -126,7 +126,7 @@ def test_a_response_without_choices_is_empty(choices: Json) -> None:
     assert answer(**HEAD, choices=choices, usage="x") == Chunk(head=HEAD)
 
 
-def test_the_name_of_the_model_is_the_one_that_was_asked_for() -> None:
+def test_the_name_of_the_model_is_the_requested_one() -> None:
     raw = json.dumps({**HEAD, "choices": [], "x": {"model": "m"}}).encode()
 
     chunk = decode_response(raw, model="alias")

@@ -20,7 +20,7 @@ from forge_proxy.core.guardrails.verdict import FinalAnswer
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.wire.backends.openai.stream import ChatStreamReader
-from forge_proxy.wire.clients.chat_completions.response import ChunkWriter, encode_completion, event
+from forge_proxy.wire.clients.chat_completions.response import ChunkWriter, encode_completion, encode_event
 from forge_proxy.wire.sse import SseReader
 from tests.properties import OBJECTS, examples
 
@@ -36,7 +36,7 @@ def written(logprobs: list[Any]) -> bytes:
     """The stream of a model server with one token of text in each event."""
     choices = [{"index": 0, "delta": {"content": "x"}, "logprobs": each, "finish_reason": None} for each in logprobs]
     last = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop"}
-    return b"".join(event(json.dumps({**HEAD, "choices": [choice]}).encode()) for choice in [*choices, last])
+    return b"".join(encode_event(json.dumps({**HEAD, "choices": [choice]}).encode()) for choice in [*choices, last])
 
 
 def merged(logprobs: list[Any]) -> dict[str, Json]:

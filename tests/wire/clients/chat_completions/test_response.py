@@ -15,7 +15,13 @@ from forge_proxy.core.logprobs import LogProbs
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import CallDelta, Chunk, Completion, CompletionBuilder, Delta, Reply
 from forge_proxy.wire.backends.openai.response import decode_response
-from forge_proxy.wire.clients.chat_completions.response import DONE, ChunkWriter, comment, encode_completion, event
+from forge_proxy.wire.clients.chat_completions.response import (
+    DONE,
+    ChunkWriter,
+    encode_comment,
+    encode_completion,
+    encode_event,
+)
 from forge_proxy.wire.sse import SseReader
 from tests.properties import TEXTS, examples
 
@@ -154,7 +160,7 @@ def test_requested_usage_is_a_separate_chunk(asked: bool, told: list[Json]) -> N
     assert all(each["choices"] == [] and each["timings"] == {"n": 1} for each in found)
 
 
-def test_an_empty_chunk_is_nothing() -> None:
+def test_an_empty_chunk_writes_nothing() -> None:
     assert ChunkWriter(HEAD).write(Chunk(head={"timings": {}}), usage=True) == b""
 
 
@@ -173,9 +179,9 @@ def test_a_keepalive_adds_nothing_and_takes_no_role_away() -> None:
 
 
 def test_events_and_comments_are_lines_that_cannot_be_broken() -> None:
-    assert event(b"{}") == b"data: {}\n\n"
+    assert encode_event(b"{}") == b"data: {}\n\n"
     assert DONE == b"data: [DONE]\n\n"
-    assert comment("a=1\n\ndata: b=é") == ": a=1  data: b=é\n\n".encode()
+    assert encode_comment("a=1\n\ndata: b=é") == ": a=1  data: b=é\n\n".encode()
 
 
 REPLIES = st.builds(

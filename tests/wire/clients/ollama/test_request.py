@@ -28,7 +28,7 @@ NO_NAME: JsonDict = {"role": "assistant", "tool_calls": [{"function": {}}]}
 
 def converted(**fields: Any) -> Any:
     """The chat completion that a model server other than Ollama receives."""
-    return decode_chat({"messages": [USER], **fields}).for_other_backend().chat.body
+    return decode_chat({"messages": [USER], **fields}).adapt_to_other_backend().chat.body
 
 
 def messages_of(*messages: JsonDict) -> Any:
@@ -42,7 +42,7 @@ def test_what_the_real_package_sends_is_accepted(name: str) -> None:
     if path == "/api/show":
         assert read_shown_name(body) == "mock-model"
         return
-    chat = decode_chat(body).for_other_backend().chat
+    chat = decode_chat(body).adapt_to_other_backend().chat
     assert [tool.name for tool in chat.tools] == ["list_files", "read_file"]
     assert (chat.stream, chat.include_usage, chat.is_converted, chat.dropped) == (True, True, True, ())
 
@@ -143,7 +143,7 @@ def test_other_fields_are_converted_or_passed_on(fields: JsonDict, expected: Jso
 
 def test_what_was_dropped_is_named_without_its_value() -> None:
     fields: JsonDict = {"options": {"num_ctx": 4711, "own": "secret"}, "keep_alive": "4711m", "truncate": True}
-    dropped = decode_chat({"messages": [USER], **fields}).for_other_backend().chat.dropped
+    dropped = decode_chat({"messages": [USER], **fields}).adapt_to_other_backend().chat.dropped
 
     assert [text.partition(":")[0] for text in dropped] == ["truncate", "options.num_ctx", "options.own", "keep_alive"]
     assert not any("4711" in text or "secret" in text for text in dropped)
@@ -216,7 +216,9 @@ def test_embeddings_are_requested_in_openais_form() -> None:
         (read_shown_name, {}, "model"),
     ],
 )
-def test_an_invalid_request_about_a_model_is_named(decode: Any, body: JsonDict, at: str) -> None:
+def test_an_invalid_request_about_a_model_is_rejected_with_the_name_of_the_field(
+    decode: Any, body: JsonDict, at: str
+) -> None:
     with pytest.raises(InvalidRequest) as refused:
         decode(body)
 

@@ -39,7 +39,7 @@ class Ticks:
 def lines(
     chunks: Sequence[Chunk], report: Report = PASSED_ON, request: DecodedOllamaRequest = REQUEST
 ) -> list[JsonDict]:
-    encoder = request.timed_by(Ticks()).stream_encoder("r", 1_700_000_000)
+    encoder = request.with_clock(Ticks()).build_stream_encoder("r", 1_700_000_000)
     written = b"".join(map(encoder.write, chunks)) + encoder.finish(report)
     return [json.loads(line) for line in written.splitlines()]
 
@@ -48,7 +48,7 @@ def whole(chunks: Sequence[Chunk]) -> JsonDict:
     collector = ResponseCollector()
     for chunk in chunks:
         collector.add(chunk)
-    return json.loads(REQUEST.timed_by(Ticks()).encode_response(collector, "r", 1_700_000_000))
+    return json.loads(REQUEST.with_clock(Ticks()).encode_response(collector, "r", 1_700_000_000))
 
 
 def say(**fields: Any) -> Chunk:
@@ -126,7 +126,7 @@ def test_the_last_line_reports_what_the_daemon_did() -> None:
 
 
 def test_a_keepalive_is_a_line_without_text_and_there_are_no_comments() -> None:
-    encoder = REQUEST.stream_encoder("r", 1_700_000_000)
+    encoder = REQUEST.build_stream_encoder("r", 1_700_000_000)
 
     (line,) = encoder.keepalive().splitlines()
     read = ChatResponse.model_validate_json(line, strict=True)
@@ -137,7 +137,7 @@ def test_a_keepalive_is_a_line_without_text_and_there_are_no_comments() -> None:
 
 
 def test_an_error_is_a_line_with_a_text() -> None:
-    encoder = REQUEST.stream_encoder("r", 0)
+    encoder = REQUEST.build_stream_encoder("r", 0)
 
     assert encoder.error(ClassifiedError(502, "server_error", "x", "it broke")) == b'{"error":"it broke"}\n'
 

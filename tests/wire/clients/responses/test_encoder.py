@@ -43,7 +43,7 @@ def decoded(**fields: Any) -> DecodedResponsesRequest:
 
 
 def streamed(*deltas: Delta, **fields: Any) -> list[JsonDict]:
-    encoder = decoded(**fields).stream_encoder("r", 7)
+    encoder = decoded(**fields).build_stream_encoder("r", 7)
     stream = b"".join(encoder.write(Chunk((delta,))) for delta in deltas)
     return read_events(stream + encoder.write(Chunk(usage=USAGE)) + encoder.finish(DONE))
 
@@ -268,7 +268,7 @@ def test_an_empty_response_is_complete() -> None:
 
 
 def test_silence_is_filled_with_the_state() -> None:
-    encoder = decoded().stream_encoder("r", 7)
+    encoder = decoded().build_stream_encoder("r", 7)
 
     events = read_events(encoder.keepalive() + encoder.keepalive() + encoder.comment("x") + encoder.finish(DONE))
 
@@ -276,7 +276,7 @@ def test_silence_is_filled_with_the_state() -> None:
 
 
 def test_events_stay_in_order_if_silence_is_filled_while_a_response_is_saved() -> None:
-    encoder = decoded().stream_encoder("r", 7)
+    encoder = decoded().build_stream_encoder("r", 7)
     stream = encoder.write(Chunk((Delta(text="Hi"),)))
     encoder.close()
 
@@ -300,7 +300,7 @@ FAILURES = [
 def test_an_error_ends_the_stream_as_a_failed_response(
     error: ClassifiedError, code: str, message: str, begun: bool
 ) -> None:
-    encoder = decoded().stream_encoder("r", 7)
+    encoder = decoded().build_stream_encoder("r", 7)
     stream = encoder.write(Chunk((Delta(text="It"),))) if begun else b""
 
     events = read_events(stream + encoder.error(error))

@@ -44,7 +44,7 @@ CALLS = st.one_of(
     calls=st.lists(CALLS, max_size=3),
     is_summary=st.booleans(),
 )
-def test_a_turn_of_the_model_survives_the_trip(
+def test_a_turn_of_the_model_survives_a_round_trip(
     reasoning: str | None, text: str | None, calls: list[tuple[str, JsonDict]], is_summary: bool
 ) -> None:
     deltas = tuple(

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def storable(text: str, limit: int) -> str:
+def clean_text(text: str, limit: int) -> str:
     """Return the first `limit` characters, with a replacement for those that PostgreSQL rejects: NUL and surrogates."""
     return text[:limit].replace("\0", "\ufffd").encode(errors="replace").decode()

@@ -7,7 +7,7 @@ from forge_proxy.core.requests.ledger import RequestCounts
 _DAY = 86400
 
 
-def describe_worth(counts: RequestCounts, seconds: float) -> str:
+def describe_effect(counts: RequestCounts, seconds: float) -> str:
     """Return the sentence for a period of that many seconds."""
     period = _describe_period(seconds)
     if not counts.judged:
