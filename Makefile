@@ -44,7 +44,7 @@ test-all: $(VENV)/.developed     ## the same, with every case, and twice the exa
 test-minimum: $(VENV)/.developed ## the declared minimum of every dependency, in a virtual environment of its own
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(MINIMUM)
-	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --resolution lowest-direct '.[embedded,postgres,temporal]'
+	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --resolution lowest-direct '.[embedded,otel,postgres,temporal]'
 	$(BIN)/uv pip freeze --quiet --python $(MINIMUM)/bin/python | grep -v '^forge-proxy' > $(MINIMUM)/constraints.txt
 	$(BIN)/uv pip uninstall --quiet --python $(MINIMUM)/bin/python forge-proxy
 	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --constraint $(MINIMUM)/constraints.txt pytest pytest-asyncio pytest-xdist hypothesis openai httpx-aiohttp lark ollama
@@ -151,7 +151,7 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/.created
 	@touch $@
 
 $(VENV)/.developed: pyproject.toml $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[embedded,postgres,temporal]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[embedded,otel,postgres,temporal]' --group dev
 	@touch $@
 
 clean:

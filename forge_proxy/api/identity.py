@@ -17,6 +17,7 @@ _USABLE = re.compile(r"[\x21-\x7e]{1,128}")
 _PRODUCT = re.compile(r"[A-Za-z0-9][\w.+@-]{0,40}(?:/[\w.+-]{1,40})?", re.ASCII)
 _REQUEST_ID = "forge_proxy.request_id"
 """Where the scope of a request has its id: one that is made up must be the same everywhere."""
+_MAX_TRACEPARENT = 256
 KEY_LABEL = "forge_proxy.key_label"
 """Where the scope of a request has the label of its key."""
 OWNER = "forge_proxy.owner"
@@ -67,7 +68,10 @@ def origin_of(request: Request, surface: str, service_tier: object = None) -> Re
     """
     product = _PRODUCT.match(_header(request, b"user-agent") or "")
     priority = read_priority(_header(request, b"x-forge-priority"), service_tier)
-    return RequestOrigin(surface, request.scope.get(KEY_LABEL, ""), product[0] if product else "", priority)
+    traceparent = (_header(request, b"traceparent") or "")[:_MAX_TRACEPARENT]
+    return RequestOrigin(
+        surface, request.scope.get(KEY_LABEL, ""), product[0] if product else "", priority, traceparent
+    )
 
 
 def _header(request: Request, name: bytes) -> str | None:

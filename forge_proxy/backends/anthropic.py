@@ -18,7 +18,7 @@ import orjson
 from anthropic.types import Message, MessageTokensCount, RawMessageStreamEvent
 
 from forge_proxy.backends.body_slices import Undecodable, find_encoding
-from forge_proxy.backends.exchange import check_status, to_fault, write_pieces
+from forge_proxy.backends.exchange import check_status, to_fault, trace_headers, write_pieces
 from forge_proxy.backends.raw_relay import refuse_route
 from forge_proxy.core.chat import ModelCall, ModelCard, find_window
 from forge_proxy.core.errors import (
@@ -126,7 +126,10 @@ class AnthropicMessages:
         """Send a body. A large one is serialized in slices, because the SDK would block the event loop."""
         arguments = _arguments(body)
         if not call.request.is_large:
-            sending = self._client.messages.with_streaming_response.create(**arguments, stream=True)
+            headers = trace_headers({}, call)
+            sending = self._client.messages.with_streaming_response.create(
+                **arguments, extra_headers=headers, stream=True
+            )
             async with sending as response:
                 yield response
             return
@@ -138,7 +141,13 @@ class AnthropicMessages:
             cast_to=Message,
             stream=True,
             stream_cls=anthropic.AsyncStream[RawMessageStreamEvent],
-            options={"headers": {"X-Stainless-Raw-Response": "stream", "Content-Length": str(sum(map(len, pieces)))}},
+            options={
+                "headers": {
+                    "X-Stainless-Raw-Response": "stream",
+                    "Content-Length": str(sum(map(len, pieces))),
+                    **trace_headers({}, call),
+                }
+            },
         )
         response = cast("_RawResponse", answer)
         try:

@@ -49,6 +49,11 @@ def authorization_header(url: str, api_key: str | None) -> dict[str, str]:
     return {"Authorization": f"Basic {b64encode(f'{unquote(user)}:{unquote(password)}'.encode()).decode()}"}
 
 
+def trace_headers(headers: Mapping[str, str], call: ModelCall) -> Mapping[str, str]:
+    """Return the headers of a call: with its position in a trace, if it has one."""
+    return {**headers, "traceparent": call.traceparent} if call.traceparent else headers
+
+
 def write_body(body: Mapping[str, Json]) -> bytes:
     """Serialize an encoded call. Raises `InvalidRequest` if it is nested deeper than the 254 levels of orjson.
 

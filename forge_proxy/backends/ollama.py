@@ -163,7 +163,7 @@ class Ollama:
         body = await write_call(call, encoded)
         self._report_omitted(call)
         reader = OllamaStreamReader(call.model.response_name, limit=self._api.max_response, buffered=call.buffered)
-        async with self._api.chat(body) as response:
+        async with self._api.chat(call, body) as response:
             if response.status != OK:
                 yield self._end_at_limit(encoded, await self._api.error(response))
                 return

@@ -16,9 +16,11 @@ from forge_proxy.backends.exchange import (
     select_headers,
     strip_credentials,
     to_fault,
+    trace_headers,
 )
 from forge_proxy.backends.http import HttpClient, HttpResponse, RequestBody, read_capped
 from forge_proxy.backends.raw_relay import RelayTarget, relay_call
+from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.engine.ports import RawResponse
@@ -55,9 +57,10 @@ class OllamaApi:
         return await self._exchange("POST", route, orjson.dumps(body), seconds)
 
     @asynccontextmanager
-    async def chat(self, body: RequestBody) -> AsyncGenerator[HttpResponse]:
-        """Send a chat request. The caller checks the status of the response."""
-        async with self._http.open("POST", f"{self.url}/api/chat", body=body, headers=self._headers) as response:
+    async def chat(self, call: ModelCall, body: RequestBody) -> AsyncGenerator[HttpResponse]:
+        """Send a chat request, the encoded call. The caller checks the status of the response."""
+        headers = trace_headers(self._headers, call)
+        async with self._http.open("POST", f"{self.url}/api/chat", body=body, headers=headers) as response:
             yield response
 
     def relay(self, call: RawCall) -> AbstractAsyncContextManager[RawResponse]:

@@ -17,6 +17,7 @@ from forge_proxy.backends.exchange import (
     select_headers,
     strip_credentials,
     to_fault,
+    trace_headers,
     write_call,
 )
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
@@ -72,7 +73,8 @@ class OpenAICompatible:
         """See `engine.ports.Backend`."""
         body = await write_call(call, encode_call(call))
         url = f"{self._base}/chat/completions"
-        async with self._http.open("POST", url, body=body, headers=self._headers) as response:
+        headers = trace_headers(self._headers, call)
+        async with self._http.open("POST", url, body=body, headers=headers) as response:
             if response.status != OK:
                 raise await self._error(response)
             reader = self._reader(call, response)

@@ -160,6 +160,8 @@ class ModelCall:
     """Completion tokens that fit into the window if the client requested more; 0 leaves the limit to the backend."""
     verbatim: bool = False
     """Whether the response is only forwarded. Chunks after the first then need no field other than `as_sent`."""
+    traceparent: str = ""
+    """The header of that name for the model server; empty if traces are not exported."""
     buffered: bool = True
     """Whether the chunks are assembled rather than only forwarded; the size of the response is then limited."""
 

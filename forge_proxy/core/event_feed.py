@@ -33,6 +33,7 @@ EventName: TypeAlias = Literal[
     "run",
     "run not resumable",
     "sampling",
+    "tool executed",
     "tool server failed",
     "unusable schemas",
 ]

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
@@ -26,10 +27,11 @@ from forge_proxy.daemon.jobs import JobServices, build_jobs, resume, store_url
 from forge_proxy.daemon.metrics import build_metrics
 from forge_proxy.daemon.reload import LiveSettings
 from forge_proxy.daemon.requests import StoredRequests, store_requests
+from forge_proxy.daemon.traces import combine_observers, export_traces
 from forge_proxy.engine.active_requests import ActiveRequests
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
-from forge_proxy.engine.ports import Observer
+from forge_proxy.engine.ports import ContentObserver, Observer
 from forge_proxy.hardware.files import find_ram_mb
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
@@ -37,6 +39,9 @@ from forge_proxy.telemetry.content_encoder import ContentEncoder
 from forge_proxy.telemetry.event_feed import EventFeed
 from forge_proxy.telemetry.fan_out import EventFanOut
 from forge_proxy.telemetry.metrics import DaemonMetrics
+
+if TYPE_CHECKING:  # the extra `otel`
+    from forge_proxy.telemetry.traces import TraceWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +156,15 @@ async def build(
     memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
     contents = ContentEncoder(log) if settings.store.content == "on" else None
     async with (
-        assemble(settings, observe, memory, contents, active) as parts,
+        export_traces(settings, listeners) as traces,
+        assemble(
+            settings,
+            observe,
+            memory,
+            combine_observers(_content_observers(settings, contents, traces)),
+            active,
+            traces.begin if traces is not None else None,
+        ) as parts,
         shared_database(store_url(settings), is_shared=settings.jobs.scheduler == "temporal") as database,
         build_jobs(
             settings, parts.engine, observe, database, responses := build_response_storage(settings, database), memory
@@ -165,6 +178,8 @@ async def build(
                 "another --port"
             )
         log_backend(parts.choice, settings, log)
+        if traces is not None:
+            traces.set_backend(parts.choice.kind, parts.backend.url)
         keys = KeyRing(settings.server)
         live = LiveSettings(settings, read, parts.engine, keys)
         metrics = build_metrics(parts)
@@ -186,6 +201,15 @@ async def build(
             lines=services.batch_parts.executor,
         )
         yield Daemon(parts, HttpServer(app, settings.server, memory), live, services, events, listener, log)
+
+
+def _content_observers(
+    settings: Settings, contents: ContentEncoder | None, traces: TraceWriter | None
+) -> list[ContentObserver]:
+    observers: list[ContentObserver] = [contents] if contents is not None else []
+    if traces is not None and settings.telemetry.traces.content == "on":
+        observers.append(traces.observe_content)
+    return observers
 
 
 def log_backend(choice: SelectedBackend, settings: Settings, log: FilteringBoundLogger) -> None:

@@ -103,7 +103,7 @@ async def build_jobs(
         tools = await closing.enter_async_context(open_registry(settings.tools, http, SystemClock(), observe))
         callbacks = settings.tools.callbacks
         check_url = partial(check_notify_url, config=callbacks)
-        deps = ExecutionDeps(engine, tools, report_stranded, check_url)
+        deps = ExecutionDeps(engine, tools, report_stranded, check_url, observe)
         limits = queue_limits(settings, engine)
         batches = build_batches(settings, database, limits["lines"])
         kinds = JobKinds(RunHandler(deps), ResponseHandler(engine, responses, memory), *batches.handlers())

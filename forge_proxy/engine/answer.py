@@ -88,6 +88,7 @@ class Engine:
         self._clock = clock
         self._observe = observe
         self._observe_content = config.observe_content
+        self._begin_trace = config.begin_trace
         self._admission = config.admission or Admission(backend, clock, observe)
         self._unvalidated_tools = UnvalidatedTools()
         self._guardrails = config.guardrails
@@ -178,7 +179,8 @@ class Engine:
         `ToolCallInvalid`, `EmptyAnswer` or `RequestCancelled`; if chunks have been yielded by then, the response is
         incomplete.
         """
-        recorder = RequestRecorder(self._clock, request_id, request, origin)
+        trace = self._begin_trace(origin.traceparent) if self._begin_trace else None
+        recorder = RequestRecorder(self._clock, request_id, request, origin, trace)
         observers = [one for one in (self._observe_content, content) if one is not None]
         collected = ContentRecorder(observers, request_id, request) if observers else None
         session = self._session(client, recorder, origin.priority, collected)

@@ -23,6 +23,7 @@ from forge_proxy.engine.ports import (
     Observer,
     TemplateLearner,
     ThoroughReader,
+    TraceStarter,
 )
 from forge_proxy.engine.sampling import Sampling
 
@@ -53,6 +54,8 @@ class EngineConfig:
     """Receives the events of all requests."""
     observe_content: ContentObserver | None = None
     """Receives the text of all requests. Default: nobody does, and nothing is collected."""
+    begin_trace: TraceStarter | None = None
+    """Begins the traces of requests. Default: there are none."""
     models: Models | None = None
     """Default: the models that the backend reports."""
     admission: Admission | None = None

@@ -228,6 +228,17 @@ class ToolServerFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolExecuted:
+    """The daemon has executed a call of a run. `error` is empty if it succeeded, and never quotes the result."""
+
+    run_id: str
+    tool: str
+    call_id: str
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FaultRateRaised:
     """The fault rate of a tool of a model is above its own past. Reported once, until it is no longer so."""
 
@@ -266,6 +277,7 @@ Event: TypeAlias = (
     | RunNotResumable
     | ToolServerFailed
     | NotificationFailed
+    | ToolExecuted
     | FaultRateRaised
     | FaultRateSettled
 )

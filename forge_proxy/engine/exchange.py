@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TypeAlias
 
@@ -142,7 +142,7 @@ class BackendExchange:
                 yield compacted
             self._session.recorder.begin_exchange(streams=self.call.stream)
             try:
-                async with aclosing(self._deps.backend.stream(self.call)) as chunks:
+                async with aclosing(self._deps.backend.stream(self._traced_call())) as chunks:
                     async for chunk in chunks:
                         await memory.add(chunk, is_kept=self.call.buffered)
                         if not chunk.pending_bytes:
@@ -161,6 +161,10 @@ class BackendExchange:
                 self._session.recorder.end_exchange(self.usage)
             for event in recovery:
                 yield event
+
+    def _traced_call(self) -> ModelCall:
+        traceparent = self._session.recorder.traceparent
+        return replace(self.call, traceparent=traceparent) if traceparent else self.call
 
     def calibrate(self) -> None:
         """Calibrate the estimates of the model's tokens by the usage of the response."""

@@ -15,6 +15,7 @@ from forge_proxy.core.health import Health
 from forge_proxy.core.requests.content import AttemptContent, RequestContent
 from forge_proxy.core.rescue.templates import LearnedTemplate
 from forge_proxy.core.stream import Chunk, Reply
+from forge_proxy.core.tracing import TraceContext
 from forge_proxy.engine.events import Event
 from forge_proxy.wire.relay import RawCall
 
@@ -161,6 +162,12 @@ class Observer(Protocol):
     """Receives events. Must not raise and must not block."""
 
     def __call__(self, event: Event, /) -> None: ...
+
+
+class TraceStarter(Protocol):
+    """Begins the trace of a request, or continues that of its client, given its `traceparent`. Raises nothing."""
+
+    def __call__(self, traceparent: str, /) -> TraceContext: ...
 
 
 class ContentObserver(Protocol):

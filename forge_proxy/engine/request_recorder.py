@@ -22,6 +22,7 @@ from forge_proxy.core.requests.records import (
     RequestResult,
     read_token_counts,
 )
+from forge_proxy.core.tracing import TraceContext
 from forge_proxy.engine.ports import Clock
 from forge_proxy.engine.request_activity import RequestActivity
 
@@ -38,10 +39,13 @@ class RequestRecorder:
         request_id: str,
         request: ChatRequest | str | None,
         origin: RequestOrigin = UNKNOWN_ORIGIN,
+        trace: TraceContext | None = None,
     ) -> None:
         """`request` is only the name of the model if the request is relayed: the engine does not read it."""
         self.request_id = request_id
         self.origin = origin
+        self._trace = trace
+        self._attempt_started = 0.0
         self._clock = clock
         self._began = clock.now()
         chat = request if isinstance(request, ChatRequest) else None
@@ -81,6 +85,11 @@ class RequestRecorder:
         """The faults of the attempts before."""
         return tuple(attempt.fault for attempt in self._attempts if attempt.fault is not None)
 
+    @property
+    def traceparent(self) -> str:
+        """The header of that name for the model server in the present attempt; empty if traces are not exported."""
+        return self._trace.traceparent(self.attempt) if self._trace is not None else ""
+
     def set_model(self, model: ResolvedModel) -> None:
         """Record the model that answers."""
         self.model, self.served = model.requested, model.served
@@ -98,6 +107,8 @@ class RequestRecorder:
         """
         if self._exchanges == 0:
             self._exchange_began = self._clock.now()
+            if not self._is_attempt_open:
+                self._attempt_started = self._exchange_began - self._began
             self._is_attempt_open = True
             self.activity.begin_call(streams=streams)
         self._exchanges += 1
@@ -118,7 +129,8 @@ class RequestRecorder:
     def end_attempt(self, fault: str | None = None, tool: str = "", reason: str = "") -> None:
         """Record that an attempt has ended: with the fault for which it is retried, or as the last one."""
         number = len(self._attempts) + 1
-        attempt = AttemptRecord(number, fault, tool, reason, self._attempt_seconds, self._attempt_tokens)
+        seconds, tokens, started = self._attempt_seconds, self._attempt_tokens, self._attempt_started
+        attempt = AttemptRecord(number, fault, tool, reason, seconds, tokens, started)
         self._attempts.append(attempt)
         self._attempt_seconds, self._attempt_tokens = 0.0, NO_TOKENS
         self._is_attempt_open = False
@@ -164,4 +176,5 @@ class RequestRecorder:
             tuple(self._calls),
             interventions,
             error,
+            self._trace,
         )

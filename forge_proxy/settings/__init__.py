@@ -38,7 +38,7 @@ from forge_proxy.settings.errors import SettingsError as SettingsError
 from forge_proxy.settings.file import VARIABLE, SettingsFile, read_file
 from forge_proxy.settings.former_names import rename_settings
 from forge_proxy.store.config import StoreConfig
-from forge_proxy.telemetry.config import LedgerConfig, LogConfig
+from forge_proxy.telemetry.config import LedgerConfig, LogConfig, TelemetryConfig
 from forge_proxy.tools.config import ToolSettings
 from forge_proxy.workflows.runs.config import RunsConfig
 
@@ -92,6 +92,7 @@ class Settings(BaseSettings):
     files: FilesConfig = Field(default_factory=FilesConfig)
     store: StoreConfig = Field(default_factory=StoreConfig)
     tools: ToolSettings = Field(default_factory=ToolSettings, description="How the tools of runs are executed.")
+    telemetry: TelemetryConfig = Field(default_factory=TelemetryConfig)
     ledger: LedgerConfig = Field(default_factory=LedgerConfig)
     log: LogConfig = Field(default_factory=LogConfig)
 

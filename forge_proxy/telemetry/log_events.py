@@ -36,6 +36,7 @@ from forge_proxy.engine.events import (
     ServerStateChanged,
     SlotsDetected,
     TemplateLearned,
+    ToolExecuted,
     ToolServerFailed,
     ToolsUnvalidated,
 )
@@ -48,7 +49,9 @@ _FORMAT_ADAPTED = "the model server wants requests written differently"
 _FIELDS_OMITTED = "fields that the model server has no place for"
 _UNUSABLE_SCHEMAS = "schemas that cannot be used"
 _EndEvent: TypeAlias = RequestAnswered | RequestFailed | RequestAbandoned
-_RunEvent: TypeAlias = RunStatusChanged | JobStatusChanged | RunNotResumable | ToolServerFailed | NotificationFailed
+_RunEvent: TypeAlias = (
+    RunStatusChanged | JobStatusChanged | RunNotResumable | ToolExecuted | ToolServerFailed | NotificationFailed
+)
 _LedgerEvent: TypeAlias = FaultRateRaised | FaultRateSettled
 _RequestEvent: TypeAlias = (
     ToolsUnvalidated | PromptTruncated | ContextCompacted | AttemptRetried | LostResponseRetried | LoopDetected
@@ -218,6 +221,9 @@ def _run_line(event: _RunEvent) -> LogLine:
             return _renamed(
                 "run not resumable", "run stranded", {"run_id": run_id, "error": error, "exc_info": fault}, "error"
             )
+        case ToolExecuted(run_id, tool, _, seconds, error):
+            fields = {"run_id": run_id, "tool": cut_name(tool), "seconds": round(seconds, 3)}
+            return LogLine("tool executed", {**fields, **({"error": error} if error else {})})
         case ToolServerFailed(server, tool, key, why):
             fields = {"server": server, "tool": tool, "key": key, "error": why}
             return LogLine("tool server failed", fields, "warning")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,6 +41,8 @@ class ScriptedServer:
     url: str = ""
     script: list[Reply] = field(default_factory=list[Reply])
     received: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    received_headers: list[Mapping[str, str]] = field(default_factory=list[Mapping[str, str]])
+    """Those of all `POST` requests."""
 
     def set_script(self, replies: Sequence[Reply]) -> None:
         """Answer with these from now on, and forget what was received."""
@@ -67,6 +69,7 @@ def scripted_server() -> Generator[ScriptedServer]:
             self._send(Reply(json.dumps(known or {"error": "not found"}).encode(), status=200 if known else 404))
 
         def do_POST(self) -> None:
+            scripted.received_headers.append({name.lower(): value for name, value in self.headers.items()})
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             self._send(scripted.next_reply(self.path, body))
 

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from forge_proxy.core.background import Priority
 from forge_proxy.core.guardrails.turn import Outcome
 from forge_proxy.core.jsontypes import JsonObject, is_count, is_object
+from forge_proxy.core.tracing import TraceContext
 
 RequestResult: TypeAlias = Literal[
     "passthrough", "clean", "rescued", "repaired", "retried", "exhausted", "failed", "abandoned"
@@ -30,6 +31,8 @@ class RequestOrigin:
     """The program that the client names in its `user-agent`, with its version."""
     priority: Priority = "interactive"
     """Who waits for the response."""
+    traceparent: str = ""
+    """The header of that name, as it was received."""
 
 
 REPLAY = "replay"
@@ -92,6 +95,8 @@ class AttemptRecord:
     seconds: float = 0.0
     """Time that the model server took for it."""
     tokens: TokenCounts = NO_TOKENS
+    started: float = 0.0
+    """Seconds from the arrival of the request to its beginning. Not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,8 @@ class RequestRecord:
     """The tool calls that were delivered."""
     interventions: tuple[str, ...] = ()
     error: str = ""
+    trace: TraceContext | None = None
+    """Its position in a trace, if traces are exported. Not stored."""
 
     @property
     def overhead(self) -> float:

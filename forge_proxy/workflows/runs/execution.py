@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +26,8 @@ from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
 from forge_proxy.core.workflow.run import RunState, ToolOutcome, close_open_calls
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.events import ToolExecuted
+from forge_proxy.engine.ports import Observer
 from forge_proxy.jobs.cancellation import Cancelled, run_cancellable
 from forge_proxy.jobs.storage_limits import MAX_DEPTH, is_too_deep
 from forge_proxy.jobs.writer import JobWriter
@@ -62,6 +65,7 @@ class ExecutionDeps:
     report: Callable[[str, Exception], None]
     check_notify_url: Callable[[str], None]
     """Raises `InvalidRequest` for a URL that may not be called."""
+    observe: Observer
 
 
 class RunHandler:
@@ -125,7 +129,7 @@ class _Execution:
         """Execute the run; stage its result, or the calls whose outputs it waits for."""
         run = self._run
         tools = self._deps.tools.bind(self._submission.executes, run.id)
-        await self._run_with_retries(await self._runner(), _StoringExecutor(tools, run))
+        await self._run_with_retries(await self._runner(), _StoringExecutor(tools, run, self._deps.observe))
         if (ended := run.state.ended) is not None:
             run.stage(NewEvent("status", {"status": "completed"}), outcome=serialize_result(ended))
             return Finished("completed")
@@ -200,9 +204,10 @@ class _StoringExecutor:
     Arguments and results are stored with the run: a value that could not be read again is an error of the call.
     """
 
-    def __init__(self, tools: BoundTools, run: RunWriter) -> None:
+    def __init__(self, tools: BoundTools, run: RunWriter, observe: Observer) -> None:
         self._tools = tools
         self._run = run
+        self._observe = observe
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
         """See `CallExecutor`."""
@@ -211,7 +216,11 @@ class _StoringExecutor:
         if self._tools.is_external(call.tool):
             event = NewEvent("tool_started", {"tool_call_id": call.id, "tool": call.tool, "key": key})
             await self._run.write(event)
+        began = time.monotonic()
         outcome = await self._tools.execute(call, key)
+        if outcome is not None:  # otherwise the client executes it
+            error = "" if outcome.status == "ok" else outcome.status
+            self._observe(ToolExecuted(self._run.id, call.tool, call.id, time.monotonic() - began, error))
         if outcome is not None and is_too_deep(outcome.value):
             return ToolOutcome.failed(f"the result is nested deeper than {MAX_DEPTH} levels")
         return outcome

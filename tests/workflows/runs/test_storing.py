@@ -160,7 +160,7 @@ def build_runs(store: FailingStore | Callable[[], Awaitable[OwnedJobRepository]]
 
     client = SaidClient([calls("ask"), calls("finish")])
     engine = Engine(EngineConfig(ClientBackend(client), MonotonicClock(), lambda _: None))
-    deps = ExecutionDeps(engine, ToolRegistry(ClientExecutor(), EchoExecutor()), fail, lambda _: None)
+    deps = ExecutionDeps(engine, ToolRegistry(ClientExecutor(), EchoExecutor()), fail, lambda _: None, lambda _: None)
     phases, writers = PhaseDeps(JobKinds(RunHandler(deps)), lambda: 1.0, fail), JobWriters(open_store, lambda: 1.0)
     jobs = Jobs(writers, LocalScheduler(writers, phases, {"runs": lambda: 4}), phases)
     return OwnedRuns(jobs, deps, lambda: 1.0)
