@@ -1,7 +1,7 @@
 """`python -m tests.bench [--quick]`: the overhead of the daemon compared with direct requests and with bare relays.
 
-Everything runs as real processes on loopback, which end with the benchmark. Under four minutes; `--quick`, forty
-seconds.
+Everything runs as real processes on loopback, which end with the benchmark. Under six minutes; `--quick`, a
+minute.
 """
 # ruff: noqa: T201  a command line prints
 
@@ -17,7 +17,7 @@ from statistics import median
 
 import uvloop
 
-from tests.bench import measures, report
+from tests.bench import measures, report, store_cost
 from tests.bench.asks import LATENCY, STREAMED_PIECES, STREAMS
 from tests.bench.children import Setup, running_daemon, running_setup
 from tests.bench.client_apis import CONVERSATIONS, client_api_latency, print_client_apis
@@ -45,10 +45,11 @@ class Effort:
     load_seconds: float
     starts: int
     rescues: int
+    store_pairs: int
 
 
-FULL = Effort(500, 7, 1000, 2000, 5, 5, 0.7, 5, 5)
-QUICK = Effort(60, 3, 200, 2000, 1, 1, 0.2, 2, 1)
+FULL = Effort(500, 7, 1000, 2000, 5, 5, 0.7, 5, 5, store_cost.PAIRS)
+QUICK = Effort(60, 3, 200, 2000, 1, 1, 0.2, 2, 1, 2)
 
 
 async def measure(setup: Setup, effort: Effort) -> None:
@@ -94,6 +95,7 @@ def main() -> None:
         report.print_figure("start until /healthz answers", median(starts), "s", report.START_SECONDS)
         report.print_figure("idle memory", median(idle), "MB", report.IDLE_MB)
         uvloop.run(measure_streams(setup))
+    store_cost.run(effort.store_pairs)
     for what, speed in rescue_speeds(effort.rescues):
         report.print_figure(what, speed, "MB/s", report.RESCUE_MB_A_SECOND, at_least=True)
     print(f"\nShortening a history of {MESSAGES} messages")

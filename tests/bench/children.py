@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.bench.relay import CLIENTS
 
 ROOT = Path(__file__).parents[2]
+NO_SETTINGS: Mapping[str, str] = {}
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -70,7 +71,7 @@ class Setup:
 def running_setup() -> Generator[Setup]:
     """Start all processes; end them at the end."""
     with ExitStack() as stack:
-        backend = stack.enter_context(_running("direct", "tests.bench.backend", "{port}"))
+        backend = stack.enter_context(running_backend())
         relays = tuple(
             stack.enter_context(_running(client, "tests.bench.relay", client, "{port}", str(backend.port)))
             for client in CLIENTS
@@ -79,18 +80,26 @@ def running_setup() -> Generator[Setup]:
 
 
 @contextmanager
-def running_daemon(backend: Server) -> Generator[Server]:
-    """The daemon in front of the backend, as a user starts it."""
+def running_backend() -> Generator[Server]:
+    """The backend alone."""
+    with _running("direct", "tests.bench.backend", "{port}") as backend:
+        yield backend
+
+
+@contextmanager
+def running_daemon(backend: Server, settings: Mapping[str, str] = NO_SETTINGS) -> Generator[Server]:
+    """The daemon in front of the backend, as a user starts it. `settings` are variables of its environment."""
     url = f"http://127.0.0.1:{backend.port}"
     words = ("serve", "--backend", "openai", "--backend-url", url, "--port", "{port}")
-    with _running("daemon", "forge_proxy", *words) as server:
+    with _running("daemon", "forge_proxy", *words, settings=settings) as server:
         yield server
 
 
 @contextmanager
-def _running(name: str, module: str, *words: str) -> Generator[Server]:
+def _running(name: str, module: str, *words: str, settings: Mapping[str, str] = NO_SETTINGS) -> Generator[Server]:
     port = _free_port()
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FORGE_PROXY_")}
+    environment.update(settings)
     with tempfile.TemporaryFile() as log:
         began = time.monotonic()
         process = subprocess.Popen(
