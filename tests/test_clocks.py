@@ -24,7 +24,8 @@ _READ_BY_PEOPLE = {
     "daemon/jobs.py",  # when a job was created and changed
     "telemetry/ledger_watch.py",  # the hours that are compared
     "telemetry/event_feed.py",  # ids of events that grow across restarts
-    "telemetry/request_writer.py",  # when a request ended
+    "telemetry/request_writer.py",
+    "telemetry/traces.py",  # the times of spans
     "tools/ports.py",  # timestamps of signatures, and a Retry-After that is a date
 }
 
