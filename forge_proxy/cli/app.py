@@ -40,6 +40,7 @@ from forge_proxy.cli.requests import requests as request_commands
 from forge_proxy.cli.rescue import Finish, InputError
 from forge_proxy.cli.runs import runs as run_commands
 from forge_proxy.cli.stop import stop
+from forge_proxy.cli.top import top
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import SettingsError, set_by_file
 from forge_proxy.telemetry.hangup import prepare_hangup
@@ -102,6 +103,7 @@ def serve(
 app.command()(stop)
 app.command()(ledger)
 app.command()(logs)
+app.command()(top)
 
 
 @app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
