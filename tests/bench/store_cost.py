@@ -1,7 +1,7 @@
 """`python -m tests.bench.store_cost [--pairs N]`: what storing requests costs them, without their text and with it.
 
 Three daemons before one model server that answers at once, on SQLite files of their own. Each pair measures two of them
-in turn, beginning with the other one each time. Part of `make bench`; a minute and a half.
+in turn, beginning with the other one each time. Part of `make bench`; three minutes.
 """
 # ruff: noqa: T201  a command line prints
 
@@ -36,6 +36,8 @@ _ASKS = (LATENCY[3], LATENCY[4])
 _CONNECTIONS = 8
 _REQUESTS = 60
 _SECONDS = 0.6
+_WRITTEN_SECONDS = 0.7
+"""After which the records of all requests are written: the writer collects them for half a second."""
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -75,12 +77,23 @@ async def measure_seconds_each(server: Server, request: bytes) -> float:
         return (time.perf_counter() - began) / done
 
 
+async def measure_cpu(server: Server, request: bytes) -> float:
+    """Return the CPU seconds for each request, with the writing of its record. Other load matters least here."""
+    async with connections(server.port, 1) as [connection]:
+        await connection.ask(request)
+        before = server.cpu_seconds()
+        for _ in range(_REQUESTS):
+            await connection.ask(request)
+        await asyncio.sleep(_WRITTEN_SECONDS)
+        return (server.cpu_seconds() - before) / _REQUESTS
+
+
 async def compare(servers: Mapping[str, Server], ask: Ask, pairs: int) -> None:
     """Print the ratios of one kind of request."""
     for server in servers.values():
         async with connections(server.port, 1) as [connection]:
             ask.check(await connection.ask(ask.request()), by_daemon=True)
-    for what, measure in (("latency", measure_latency), ("under load", measure_seconds_each)):
+    for what, measure in _MEASURES:
         taken: dict[str, list[float]] = {name: [] for name in servers}
         for number in range(pairs):
             names = list(servers)
@@ -90,9 +103,16 @@ async def compare(servers: Mapping[str, Server], ask: Ask, pairs: int) -> None:
             ratios = [one / other for one, other in zip(taken[name], taken[base], strict=True)]
             low, high = median_interval(ratios)
             times = f"{1e3 * median(taken[base]):.2f} → {1e3 * median(taken[name]):.2f} ms"
-            bound = f", bound ≤ {BOUND}: {'kept' if median(ratios) <= BOUND else 'OVER'}" if name == "records" else ""
+            bound = (
+                f", bound ≤ {BOUND}: {'kept' if median(ratios) <= BOUND else 'OVER'}"
+                if (name, what) == ("records", "latency")
+                else ""
+            )
             ratio = f"{name} / {base}: {median(ratios):.3f} ({low:.3f} to {high:.3f})"
             print(f"  {ask.label}, {what}: {ratio}, {times}{bound}", flush=True)
+
+
+_MEASURES = (("latency", measure_latency), ("under load", measure_seconds_each), ("CPU", measure_cpu))
 
 
 def run(pairs: int) -> None:
