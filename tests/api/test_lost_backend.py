@@ -111,6 +111,6 @@ async def test_nothing_is_learned_of_a_model_from_a_retry_that_failed() -> None:
 
     turn = open_turn(decode_request(GUARDED), GuardPolicy(), request_id="r", nudge_text=True)
     assert turn is not None
-    figures.record_answer("m", replace(turn, faults=(Fault.TEXT,)), settled)
+    figures.record_answer("m", replace(turn, faults=(Fault.TEXT_ONLY,)), settled)
 
     assert figures.records == {}

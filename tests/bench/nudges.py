@@ -49,7 +49,7 @@ def bare_text(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording)
     said = rng.choice(
         [f"I will call {name}.", f"Let me {name.replace('_', ' ')}.", f"Sure, I will use the {name} tool now."]
     )
-    return correct_text(turn, Fault.TEXT, said, wording)
+    return correct_text(turn, Fault.TEXT_ONLY, said, wording)
 
 
 def malformed(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording) -> tuple[Message, ...]:

@@ -23,7 +23,7 @@ from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock
 
 TEXT, REPEATS, EARLY_END, GROUNDING = Heuristic
 FAULTS = {
-    TEXT: Fault.TEXT,
+    TEXT: Fault.TEXT_ONLY,
     REPEATS: Fault.REPEATED_CALL,
     EARLY_END: Fault.EARLY_END,
     GROUNDING: Fault.UNGROUNDED_ANSWER,
@@ -162,8 +162,8 @@ def test_statistics_can_be_reset_for_one_model_or_all() -> None:
 def test_the_number_of_models_and_of_awaited_results_is_bounded() -> None:
     learned = LearnedPolicy()
     for number in range(3000):
-        learned.record_answer(f"model {number}", opened([USER], Fault.TEXT), called(replace(CALL, id=str(number))))
-        learned.record_answer("in use", opened([USER], Fault.TEXT), PLAIN)
+        learned.record_answer(f"model {number}", opened([USER], Fault.TEXT_ONLY), called(replace(CALL, id=str(number))))
+        learned.record_answer("in use", opened([USER], Fault.TEXT_ONLY), PLAIN)
 
     learned.select_heuristics(GuardPolicy(), "model 0", with_result([USER], call=replace(CALL, id="0")))
 
@@ -208,7 +208,7 @@ def test_a_correction_is_effective_once_the_client_sends_a_usable_result(
 )
 def test_a_call_whose_result_never_arrives_was_thrown_away(messages: list[JsonDict]) -> None:
     learned = LearnedPolicy()
-    learned.record_answer("m", opened([USER], Fault.TEXT), called())
+    learned.record_answer("m", opened([USER], Fault.TEXT_ONLY), called())
 
     learned.select_heuristics(GuardPolicy(), "m", messages)
 
@@ -217,7 +217,7 @@ def test_a_call_whose_result_never_arrives_was_thrown_away(messages: list[JsonDi
 
 def test_a_result_counts_although_the_user_adds_a_message_and_the_client_a_text_before_the_call() -> None:
     learned = LearnedPolicy()
-    learned.record_answer("m", opened([USER], Fault.TEXT), called())
+    learned.record_answer("m", opened([USER], Fault.TEXT_ONLY), called())
     messages = with_result([USER, {"role": "assistant", "content": "Calling."}])
 
     learned.select_heuristics(GuardPolicy(), "m", [*messages, {"role": "user", "content": "And?"}])
@@ -228,7 +228,7 @@ def test_a_result_counts_although_the_user_adds_a_message_and_the_client_a_text_
 def test_work_is_wasted_if_the_model_returns_to_the_text_that_was_retried() -> None:
     learned = LearnedPolicy()
     text = "It is sunny in Paris for three days."
-    learned.record_answer("m", opened([USER], Fault.TEXT, text=text), called())
+    learned.record_answer("m", opened([USER], Fault.TEXT_ONLY, text=text), called())
     later = with_result([USER])
     first = learned.select_heuristics(GuardPolicy(), "m", later)
     went_on = figures(learned)
@@ -252,7 +252,7 @@ def test_work_is_wasted_if_the_model_returns_to_the_text_that_was_retried() -> N
 )
 def test_work_is_not_wasted_if_the_model_announced_it(first: str, second: str) -> None:
     learned = LearnedPolicy()
-    learned.record_answer("m", opened([USER], Fault.TEXT, text=first), called())
+    learned.record_answer("m", opened([USER], Fault.TEXT_ONLY, text=first), called())
     later = with_result([USER])
     learned.select_heuristics(GuardPolicy(), "m", later)
 
@@ -300,7 +300,7 @@ async def test_the_first_request_uses_the_statistics_of_the_served_model() -> No
     http = ScriptedHttp([Said(text="Hm.")] * 2)
     engine = Engine(EngineConfig(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None))
     for _ in range(8):
-        engine.learned.record_answer("scripted", opened([USER], Fault.TEXT), PLAIN)
+        engine.learned.record_answer("scripted", opened([USER], Fault.TEXT_ONLY), PLAIN)
     request = decode_request({**ASK, "model": "alias"})
 
     async for _event in engine.answer(request, GuardPolicy(), request_id="r"):

@@ -16,7 +16,7 @@ def describe_verdict(turn: Turn, verdict: Verdict) -> str:
             return f"deliver {_describe_parts(answer)}, outcome {answer.outcome.value}"
         case Retry(_, fault):
             retry = f"retry: {_reason_for(fault)}"
-            is_plain_text = fault is Fault.TEXT
+            is_plain_text = fault is Fault.TEXT_ONLY
             return f"{retry}; if the retry brings text too, this text is delivered" if is_plain_text else retry
         case GiveUp(fault, answer, error):
             if answer is None:
@@ -42,7 +42,7 @@ def _describe_parts(answer: FinalAnswer) -> str:
 
 def _reason_for(fault: Fault) -> str:
     match fault:
-        case Fault.TEXT:
+        case Fault.TEXT_ONLY:
             return "plain text although tools are offered"
         case Fault.NO_CALL:
             return "no call although tool_choice requires one"

@@ -42,7 +42,7 @@ def judge_text(case: Case) -> Verdict:
     if assessment.retry:
         return assessment.retry
     if turn.text_nudges_left > 0:
-        retry = case.retry(Fault.TEXT, correct_text(turn, Fault.TEXT, text))
+        retry = case.retry(Fault.TEXT_ONLY, correct_text(turn, Fault.TEXT_ONLY, text))
         if retry:
             return retry
     delivered = select_text(turn, text)

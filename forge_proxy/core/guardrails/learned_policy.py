@@ -34,7 +34,7 @@ _NO_CASES = HeuristicRecord()
 _MAX_EARLY_ENDS = 3
 """Final answers that are retried after one message of the user, if each retry was effective."""
 _CORRECTED = {
-    Fault.TEXT: Heuristic.TEXT_RESPONSES,
+    Fault.TEXT_ONLY: Heuristic.TEXT_RESPONSES,
     Fault.REPEATED_CALL: Heuristic.REPEATS,
     Fault.EARLY_END: Heuristic.EARLY_END,
     Fault.UNGROUNDED_ANSWER: Heuristic.ANSWER_GROUNDING,

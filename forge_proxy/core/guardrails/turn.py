@@ -22,7 +22,7 @@ from forge_proxy.core.tool_names import resolve_name
 class Fault(StrEnum):
     """The fault of an attempt."""
 
-    TEXT = "text"
+    TEXT_ONLY = "text"
     """Plain text although a call was possible."""
     NO_CALL = "no_call"
     """No call although `tool_choice` requires one."""

@@ -37,7 +37,7 @@ ONE = turn(ToolChoice("required", ("note",)))
 @pytest.mark.parametrize(
     ("of", "fault", "sentence"),
     [
-        (FREE, Fault.TEXT, "text search, note, respond or respond"),
+        (FREE, Fault.TEXT_ONLY, "text search, note, respond or respond"),
         (ONE, Fault.NO_CALL, "text note"),
         (FREE, Fault.EMPTY, "empty search, note, respond"),
         (ONE, Fault.MALFORMED, "malformed note"),
@@ -94,10 +94,12 @@ def test_braces_in_model_output_are_not_filled_in() -> None:
 def test_braces_in_a_wording_that_are_no_field_are_kept() -> None:
     wording = NudgeWording(text_with_respond='Say {"name": "{names}"} {other}')
 
-    assert correct_text(FREE, Fault.TEXT, "", wording)[1].content == 'Say {"name": "search, note, respond"} {other}'
+    assert (
+        correct_text(FREE, Fault.TEXT_ONLY, "", wording)[1].content == 'Say {"name": "search, note, respond"} {other}'
+    )
 
 
-@pytest.mark.parametrize("fault", [Fault.TEXT, Fault.NO_CALL, Fault.EMPTY, Fault.MALFORMED])
+@pytest.mark.parametrize("fault", [Fault.TEXT_ONLY, Fault.NO_CALL, Fault.EMPTY, Fault.MALFORMED])
 @pytest.mark.parametrize("of", [FREE, ONE], ids=["free", "one"])
 def test_corrections_name_only_the_callable_tools(of: Turn, fault: Fault) -> None:
     words = correct_text(of, fault, "")[1].content

@@ -52,7 +52,7 @@ def test_another_model_is_not_judged_by_this_record() -> None:
     assert history(free=(0, 8)).adapt(retrying(), "other").constrained_tools == ()
 
 
-@pytest.mark.parametrize("fault", [Fault.TEXT, Fault.EMPTY, Fault.CUT, Fault.LOOP])
+@pytest.mark.parametrize("fault", [Fault.TEXT_ONLY, Fault.EMPTY, Fault.CUT, Fault.LOOP])
 def test_only_retries_of_invalid_calls_are_constrained(fault: Fault) -> None:
     turn = history(free=(0, 8)).adapt(retrying(fault), "m")
 
