@@ -22,6 +22,7 @@ _READ_BY_PEOPLE = {
     "daemon/batches.py",  # when a batch was created and expires
     "daemon/database.py",  # when a response was stored
     "daemon/jobs.py",  # when a job was created and changed
+    "daemon/tasks.py",  # in the ids of tasks
     "telemetry/ledger_watch.py",  # the hours that are compared
     "telemetry/event_feed.py",  # ids of events that grow across restarts
     "telemetry/request_writer.py",

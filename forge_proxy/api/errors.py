@@ -65,7 +65,9 @@ from forge_proxy.core.stored_responses import (
     PreviousResponseNotFound,
     ResponseNotFound,
 )
+from forge_proxy.core.tasks.errors import CheckUnavailable, GitFailed, RepositoryUnusable, UnsafePath
 from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
+from forge_proxy.tasks.errors import TaskConflict, TaskNotFound
 from forge_proxy.wire.clients.errors import ClassifiedError
 from forge_proxy.wire.clients.messages.errors import ThreadsNotSupported
 from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, RunNotReadable
@@ -129,6 +131,12 @@ ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     JobNotFound: (404, "invalid_request_error", "job_not_found"),
     JobConflict: (409, "invalid_request_error", "job_conflict"),
     JobNotReadable: (409, "invalid_request_error", "job_not_readable"),
+    TaskNotFound: (404, "invalid_request_error", "task_not_found"),
+    TaskConflict: (409, "invalid_request_error", "task_conflict"),
+    RepositoryUnusable: (400, "invalid_request_error", "repository_unusable"),
+    UnsafePath: (400, "invalid_request_error", "unsafe_path"),
+    GitFailed: (503, "server_error", "git_failed"),
+    CheckUnavailable: (503, "server_error", "check_unavailable"),
     ToolUnusable: (502, "server_error", "tool_unusable"),
     PreviousResponseNotFound: (400, "invalid_request_error", "previous_response_not_found"),
     ResponseNotFound: (404, "invalid_request_error", "response_not_found"),

@@ -40,6 +40,7 @@ from forge_proxy.cli.requests import requests as request_commands
 from forge_proxy.cli.rescue import Finish, InputError
 from forge_proxy.cli.runs import runs as run_commands
 from forge_proxy.cli.stop import stop
+from forge_proxy.cli.tasks import tasks as task_commands
 from forge_proxy.cli.top import top
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import SettingsError, set_by_file
@@ -116,6 +117,7 @@ add_admin_commands(app)
 app.add_typer(config_commands)
 app.add_typer(run_commands)
 app.add_typer(batch_commands)
+app.add_typer(task_commands)
 app.add_typer(request_commands)
 app.add_typer(job_commands)
 app.add_typer(evals)

@@ -244,6 +244,7 @@ def _admin_services(
         control=parts.control,
         runs=services.runs,
         jobs=services.jobs,
+        tasks=services.tasks,
         metrics=metrics,
         stored=stored,
         events=events,

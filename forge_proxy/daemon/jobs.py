@@ -26,6 +26,7 @@ from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.daemon.batches import BatchParts, build_batches
 from forge_proxy.daemon.database import SharedDatabase
 from forge_proxy.daemon.scheduling import FEED_SECONDS, build_scheduler
+from forge_proxy.daemon.tasks import build_tasks
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import JobStatusChanged, RunNotResumable, RunStatusChanged
 from forge_proxy.engine.memory import MemoryBudget
@@ -38,6 +39,7 @@ from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.settings import Settings
 from forge_proxy.store.config import find_sqlite_file
+from forge_proxy.tasks.service import Tasks
 from forge_proxy.tools.addresses import CheckedResolver
 from forge_proxy.tools.executors import open_registry
 from forge_proxy.tools.notifications import CallbackNotifications, check_notify_url
@@ -68,6 +70,7 @@ class JobServices:
     background: BackgroundResponses
     batches: Batches
     batch_parts: BatchParts
+    tasks: Tasks
 
 
 @asynccontextmanager
@@ -86,6 +89,10 @@ async def build_jobs(
     async def open_store() -> AsyncGenerator[JobStore]:
         opened = await database.get()
         yield import_module("forge_proxy.store.jobs").JobRepository(opened, has_outbox=is_shared)
+
+    async def open_jobs() -> JobStore:
+        opened = await database.get()
+        return import_module("forge_proxy.store.jobs").JobRepository(opened)
 
     def report_stranded(run_id: str, error: Exception) -> None:
         if isinstance(error, ForgeError):
@@ -106,7 +113,10 @@ async def build_jobs(
         deps = ExecutionDeps(engine, tools, report_stranded, check_url, observe)
         limits = queue_limits(settings, engine)
         batches = build_batches(settings, database, limits["lines"])
-        kinds = JobKinds(RunHandler(deps), ResponseHandler(engine, responses, memory), *batches.handlers())
+        tasks = build_tasks(settings, engine, open_jobs, state_folder(), report_stranded)
+        kinds = JobKinds(
+            RunHandler(deps), ResponseHandler(engine, responses, memory), *batches.handlers(), *tasks.handlers()
+        )
         phases = PhaseDeps(kinds, time.time, report_stranded)
         writers = JobWriters(open_store, time.time, is_shared=is_shared)
         scheduler = build_scheduler(settings.jobs, writers, phases, limits, database)
@@ -120,9 +130,12 @@ async def build_jobs(
             poll_seconds=FEED_SECONDS if is_shared else None,
             sender=CallbackNotifications(callbacks, http, SystemClock(), observe),
         )
+        closing.push_async_callback(tasks.cleaning.close)
         closing.push_async_callback(jobs.close)
         runs, background = Runs(jobs, deps, time.time), BackgroundResponses(jobs, responses)
-        yield JobServices(jobs, runs, background, batches.service(jobs, check_url), batches)
+        yield JobServices(
+            jobs, runs, background, batches.service(jobs, check_url), batches, tasks.service(jobs, check_url)
+        )
 
 
 def queue_limits(settings: Settings, engine: Engine) -> dict[str, Callable[[], int]]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from forge_proxy.core.tasks.errors import GitFailed, RepositoryUnusable, UnsafePath
-from forge_proxy.core.tasks.workspace import FileContent, MergeMethod, MergeResult, RepositoryState, Worktree
+from forge_proxy.core.tasks.workspace import FileContent, Leftover, MergeMethod, MergeResult, RepositoryState, Worktree
 from forge_proxy.git import changes, review
 from forge_proxy.git.allowed import AllowedRepositories
 from forge_proxy.git.files import WorktreeFiles
@@ -18,17 +17,6 @@ from forge_proxy.git.repository import GitRepository, check_commit, find_folder,
 from forge_proxy.git.worktrees import OpenWorktree, WorktreeFolder, delete_branch
 
 _MAX_DIFF_BYTES = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """A worktree that no task needs."""
-
-    task_id: str
-    repository: str
-    path: str
-    branch: str
-    """Stays, with its commits."""
 
 
 class GitRepositories:

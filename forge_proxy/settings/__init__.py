@@ -38,6 +38,7 @@ from forge_proxy.settings.errors import SettingsError as SettingsError
 from forge_proxy.settings.file import VARIABLE, SettingsFile, read_file
 from forge_proxy.settings.former_names import rename_settings
 from forge_proxy.store.config import StoreConfig
+from forge_proxy.tasks.config import TasksConfig, TiersConfig
 from forge_proxy.telemetry.config import LedgerConfig, LogConfig, TelemetryConfig
 from forge_proxy.tools.config import ToolSettings
 from forge_proxy.workflows.runs.config import RunsConfig
@@ -89,6 +90,8 @@ class Settings(BaseSettings):
     jobs: JobsConfig = Field(default_factory=JobsConfig)
     runs: RunsConfig = Field(default_factory=RunsConfig)
     batches: BatchesConfig = Field(default_factory=BatchesConfig)
+    tasks: TasksConfig = Field(default_factory=TasksConfig)
+    tiers: TiersConfig = Field(default_factory=TiersConfig)
     files: FilesConfig = Field(default_factory=FilesConfig)
     store: StoreConfig = Field(default_factory=StoreConfig)
     tools: ToolSettings = Field(default_factory=ToolSettings, description="How the tools of runs are executed.")

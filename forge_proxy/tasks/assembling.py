@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from forge_proxy.core.jobs.actions import NextAction
+from forge_proxy.core.tasks.decisions import CALL
 from forge_proxy.core.tasks.errors import UnsafePath
 from forge_proxy.core.tasks.models import AssembledContext
 from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.paths import find_path_fault
 from forge_proxy.core.tasks.plan_validation import written_by
 from forge_proxy.core.tasks.prompt.assemble import PromptInputs, assemble_prompt
-from forge_proxy.core.tasks.state_machine import CALL
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.tasks.attempt_errors import AttemptError
 from forge_proxy.tasks.calling import tier_of

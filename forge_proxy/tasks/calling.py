@@ -11,12 +11,12 @@ from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, To
 from forge_proxy.core.jobs.actions import NextAction
 from forge_proxy.core.jobs.records import Document, NewEvent
 from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.tasks.decisions import WRITE
 from forge_proxy.core.tasks.models import AssembledContext, CapabilityTier, LLMResponse, Plan, ResponseForm
 from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.records import TaskCall
 from forge_proxy.core.tasks.responses import ResponseCutOff, ResponseInvalid, parse_files, parse_json
 from forge_proxy.core.tasks.schemas import files_schema, plan_schema
-from forge_proxy.core.tasks.state_machine import WRITE
 from forge_proxy.tasks.attempt_errors import AttemptError
 from forge_proxy.tasks.phase_run import PhaseRun
 from forge_proxy.tasks.structured_call import StructuredCall

@@ -6,27 +6,15 @@ from collections.abc import Sequence
 
 from forge_proxy.core.jobs.actions import NextAction
 from forge_proxy.core.jobs.records import Document
+from forge_proxy.core.tasks.decisions import CONTINUE, AwaitReview, Decision, End, Halt, StartAttempt, to_action
 from forge_proxy.core.tasks.findings import Finding, ValidationResult
+from forge_proxy.core.tasks.happenings import AttemptFailed, AttemptImpossible, AttemptSucceeded, Happening, PlanMade
 from forge_proxy.core.tasks.ids import branch_of
 from forge_proxy.core.tasks.models import Plan, TaskResult, TransitionSignal
 from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.records import FailedAttempt
 from forge_proxy.core.tasks.responses import parse_files, parse_json
-from forge_proxy.core.tasks.state_machine import (
-    CONTINUE,
-    AttemptFailed,
-    AttemptImpossible,
-    AttemptSucceeded,
-    AwaitReview,
-    Decision,
-    End,
-    Halt,
-    Happening,
-    PlanMade,
-    StartAttempt,
-    advance,
-    to_action,
-)
+from forge_proxy.core.tasks.state_machine import advance
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.tasks.phase_run import PhaseRun, decode_texts, json_document
 from forge_proxy.tasks.validating import check_request
@@ -94,11 +82,11 @@ async def decide(run: PhaseRun, happening: Happening) -> NextAction:
         run.stage(previous=(), previous_files=None)
     reset = decision.reset if isinstance(decision, StartAttempt) else "none"
     run.stage(progress=progress, reset=reset, is_violation=False, follow_up=())
-    await _prepare_wait(run, decision)
+    await prepare_wait(run, decision)
     return CONTINUE if isinstance(decision, End) else to_action(decision)
 
 
-async def _prepare_wait(run: PhaseRun, decision: Decision) -> None:
+async def prepare_wait(run: PhaseRun, decision: Decision) -> None:
     """Stage the result of a task that waits for a person or ends."""
     state = run.state
     if isinstance(decision, Halt):
@@ -107,6 +95,7 @@ async def _prepare_wait(run: PhaseRun, decision: Decision) -> None:
         run.stage(halt=decision.reason, result=build_result(run, decision))
     elif isinstance(decision, AwaitReview):
         worktree = await run.worktree()
+        await run.deps.repositories.reset(worktree, state.head)  # of the attempt that a person has skipped
         files = await run.deps.repositories.changed_files(worktree, state.repository.base_commit)
         run.stage(
             run.event("awaiting_merge", branch=branch_of(state.task_id), head=state.head),

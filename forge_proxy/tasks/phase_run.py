@@ -48,7 +48,7 @@ class PhaseRun:
     def scope(self) -> WriteScope:
         """What the present attempt may write."""
         wanted, progress = self.state.input, self.state.progress
-        whole = scope_of_task(wanted.task, self.deps.config.protected, is_planned=progress.plan is not None)
+        whole = scope_of_task(wanted.task, self.deps.config.protected, is_planned=progress.is_planned)
         step = progress.current
         return whole if step is None else scope_of_step(whole, step)
 

@@ -6,13 +6,13 @@ A phase runs at least once, so every method that changes something may be called
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from forge_proxy.core.tasks.findings import Baseline, ValidationResult
 from forge_proxy.core.tasks.models import ValidationConfig
-from forge_proxy.core.tasks.workspace import FileContent, MergeMethod, MergeResult, RepositoryState, Worktree
+from forge_proxy.core.tasks.workspace import FileContent, Leftover, MergeMethod, MergeResult, RepositoryState, Worktree
 
 
 class Repositories(Protocol):
@@ -98,6 +98,14 @@ class Repositories(Protocol):
         Raises `MergeConflict` if there are any, if the head or the base is not as expected, or if the base branch is
         checked out with uncommitted changes.
         """
+        ...
+
+    def list_leftovers(self, active: Collection[str]) -> Sequence[Leftover]:
+        """Return the worktrees of tasks that are not `active`."""
+        ...
+
+    async def remove_leftovers(self, active: Collection[str]) -> Sequence[Leftover]:
+        """Remove them, and return them. Their branches stay."""
         ...
 
     async def delete_branch(self, repository: str, branch: str) -> None:

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from pydantic import TypeAdapter
 
 from forge_proxy.core.jobs.actions import NextAction
+from forge_proxy.core.tasks.decisions import RECORD_BASELINE, to_action
 from forge_proxy.core.tasks.findings import Baseline
-from forge_proxy.core.tasks.state_machine import RECORD_BASELINE, first_decision, to_action
+from forge_proxy.core.tasks.state_machine import first_decision
 from forge_proxy.tasks.phase_run import PhaseRun, json_document
 from forge_proxy.tasks.ports import CheckRequest
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,30 +12,17 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jobs.actions import NewJob, RunPhase, write_action
 from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
 from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, JobStatus, NewEvent, StoredJob
+from forge_proxy.core.tasks.decisions import CONTINUE, AwaitReview, Decision, End, Halt, StartAttempt, to_action
 from forge_proxy.core.tasks.errors import MergeConflict
+from forge_proxy.core.tasks.happenings import Answered, ChangesRequested, Happening, RetryRequested, ReviewEnded
 from forge_proxy.core.tasks.ids import branch_of
 from forge_proxy.core.tasks.models import ForgeTaskInput, TaskDefinition
 from forge_proxy.core.tasks.paths import find_path_fault
+from forge_proxy.core.tasks.progress import TaskProgress
 from forge_proxy.core.tasks.records import TaskState, read_task, write_task
-from forge_proxy.core.tasks.state_machine import (
-    CONTINUE,
-    Answered,
-    AwaitReview,
-    ChangesRequested,
-    Decision,
-    End,
-    Halt,
-    Happening,
-    HappeningUnexpected,
-    RetryRequested,
-    ReviewEnded,
-    StartAttempt,
-    TaskProgress,
-    advance,
-    to_action,
-)
+from forge_proxy.core.tasks.state_machine import HappeningUnexpected, advance
 from forge_proxy.core.tasks.task_scope import scope_of_task
-from forge_proxy.core.tasks.workspace import MergeMethod, RepositoryState
+from forge_proxy.core.tasks.workspace import Leftover, MergeMethod, RepositoryState
 from forge_proxy.jobs.ids import new_job_id
 from forge_proxy.jobs.ports import JobFilter
 from forge_proxy.jobs.service import Jobs
@@ -61,7 +48,9 @@ class Tasks:
     Every method raises `StoreUnavailable`; those on one task also raise `TaskNotFound`.
     """
 
-    def __init__(self, jobs: Jobs, deps: TaskDeps) -> None:
+    def __init__(self, jobs: Jobs, deps: TaskDeps, check_notify_url: Callable[[str], None] = lambda _: None) -> None:
+        """`check_notify_url` raises `InvalidRequest` for a URL that may not be called."""
+        self._check_notify_url = check_notify_url
         self._jobs = jobs
         self._deps = deps
 
@@ -70,6 +59,8 @@ class Tasks:
 
         Raises `InvalidRequest`, `RepositoryUnusable`, or `TaskConflict` if the id is in use.
         """
+        if notify_url is not None:
+            self._check_notify_url(notify_url)
         claim = None if key is None else IdempotencyClaim(f"task:{key}", _digest_of(wanted))
         _check_paths(wanted.task, self._deps.config.protected)
         task_id = wanted.task.task_id or new_job_id("task", self._deps.now())
@@ -119,7 +110,7 @@ class Tasks:
 
     async def read_documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """Return the contents of documents of a task: prompts, responses, changes of failed attempts."""
-        return await (await self._deps.open_jobs()).documents(digests)
+        return await (await self._deps.open_jobs()).documents(digests) if digests else {}
 
     async def diff(self, task_id: str) -> str:
         """Return what a task has changed since its base, as a unified diff."""
@@ -212,10 +203,12 @@ class Tasks:
             except JobConflict as error:
                 raise TaskConflict(str(error)) from error
 
-    async def unfinished_ids(self) -> frozenset[str]:
-        """Return the ids of the tasks that have not ended."""
+    async def remove_leftovers(self, *, only_list: bool) -> Sequence[Leftover]:
+        """Remove, or only list, the worktrees that no unfinished task needs. Their branches stay."""
         store = await self._deps.open_jobs()
-        return frozenset(head.id for head in await store.unfinished() if head.kind == TaskHandler.kind)
+        active = [head.id for head in await store.unfinished()]
+        repositories = self._deps.repositories
+        return repositories.list_leftovers(active) if only_list else await repositories.remove_leftovers(active)
 
     def _lock(self, task_id: str) -> _TaskLock:
         return _TaskLock(self._jobs, task_id)

@@ -106,11 +106,11 @@ class StructuredCaller:
         return _DEFAULT_OUTPUT if window is None else max(64, window // 4)
 
     async def count(self, context: AssembledContext, tier: CapabilityTier, model: str | None = None) -> int:
-        """Return the tokens of a prompt: counted by the model server, or else estimated."""
+        """Return the tokens of a prompt: counted by the server, else calibrated by earlier calls, else estimated."""
         request = _build_request(self.model_of(tier, model), context, TierConfig(), 1)
         try:
-            return await self._engine.count(request) or context.tokens
-        except ForgeError:
+            return (await self._engine.measure(request)).tokens
+        except ForgeError:  # the call itself will raise it
             return context.tokens
 
     async def call(

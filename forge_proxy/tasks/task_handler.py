@@ -12,15 +12,17 @@ from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadabl
 from forge_proxy.core.jobs.outcomes import write_error
 from forge_proxy.core.jobs.records import NewEvent, StoredJob
 from forge_proxy.core.store_errors import StoreUnavailable
+from forge_proxy.core.tasks.decisions import CONTINUE, PREPARE, TIMEOUTS, AwaitReview
 from forge_proxy.core.tasks.errors import GitFailed
+from forge_proxy.core.tasks.happenings import AttemptImpossible
 from forge_proxy.core.tasks.ids import branch_of
-from forge_proxy.core.tasks.state_machine import CONTINUE, PREPARE, TIMEOUTS, AttemptImpossible
+from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.jobs.cancellation import Cancelled
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.tasks.assembling import assemble_context
 from forge_proxy.tasks.attempt_errors import AttemptError
 from forge_proxy.tasks.calling import call_llm
-from forge_proxy.tasks.evaluating import decide, evaluate_transition, fail_attempt
+from forge_proxy.tasks.evaluating import decide, evaluate_transition, fail_attempt, prepare_wait
 from forge_proxy.tasks.phase_run import PhaseRun, TaskDeps
 from forge_proxy.tasks.preparing import prepare, record_baseline
 from forge_proxy.tasks.results import write_outcome
@@ -45,8 +47,8 @@ class TaskHandler:
 
     kind = "task"
 
-    def __init__(self, deps: TaskDeps, discard: Callable[[str, str], None]) -> None:
-        """`discard` is called with the repository and the id of a cancelled task, whose worktree is to be removed."""
+    def __init__(self, deps: TaskDeps, discard: Callable[[Worktree], None]) -> None:
+        """`discard` is called with the worktree of a cancelled task, which is to be removed."""
         self._deps = deps
         self._discard = discard
 
@@ -75,8 +77,9 @@ class TaskHandler:
 
     def on_cancel(self, writer: JobWriter) -> None:
         """See the port."""
-        state = PhaseRun(writer, self._deps).state
-        self._discard(state.repository.path, state.task_id)
+        worktree = PhaseRun(writer, self._deps).state.worktree
+        if worktree is not None:
+            self._discard(worktree)
 
     async def _run(self, run: PhaseRun, phase: RunPhase) -> NextAction:
         if phase.phase == CONTINUE.phase:
@@ -87,6 +90,7 @@ class TaskHandler:
         """End a task, or wait for a person again."""
         state = run.state
         if state.progress.stage == "review":
+            await prepare_wait(run, AwaitReview())
             return Wait(None, CONTINUE, "requires_action")
         if state.progress.stage == "halted":
             return Wait(None, CONTINUE, "halted")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forge_proxy.core.jobs.actions import NextAction
-from forge_proxy.core.tasks.state_machine import EVALUATE
+from forge_proxy.core.tasks.decisions import EVALUATE
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.tasks.phase_run import PhaseRun
 from forge_proxy.tasks.ports import CheckRequest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from forge_proxy.core.jobs.actions import NextAction
+from forge_proxy.core.tasks.decisions import ASSEMBLE, EVALUATE, VALIDATE
 from forge_proxy.core.tasks.edits.response import AppliedResponse, RejectedFile, apply_response, paths_of
 from forge_proxy.core.tasks.errors import UnsafePath
 from forge_proxy.core.tasks.findings import Finding
@@ -12,7 +13,6 @@ from forge_proxy.core.tasks.models import LLMResponse, Plan
 from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.plan_validation import find_plan_faults
 from forge_proxy.core.tasks.responses import parse_files, parse_json
-from forge_proxy.core.tasks.state_machine import ASSEMBLE, EVALUATE, VALIDATE
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.tasks.phase_run import PhaseRun
 

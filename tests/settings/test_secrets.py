@@ -111,10 +111,11 @@ def test_errors_contain_no_malformed_secret(tmp_path: Path, monkeypatch: pytest.
 
 
 def is_no_secret(path: tuple[str, ...]) -> bool:
-    """Names and paths are shown as they are."""
+    """Names, paths and texts of prompts are shown as they are."""
     return path[-1] in {
         "model", "host", "gguf", "binary", "command", "cwd", "ollama", "aliases", "api_keys_file", "admin_keys_file",
-        "api_key_file", "extra", "args", "terminal_tools", "x", "chat_template",
+        "api_key_file", "extra", "args", "terminal_tools", "x", "chat_template", "repositories", "protected",
+        "instructions",
     }  # fmt: skip
 
 

@@ -161,7 +161,7 @@ async def open_world(
     deps = TaskDeps(
         repositories_of(folder / "state", path), FakeChecks(), caller, open_jobs, config, time.time, report
     )  # fmt: skip
-    kinds = JobKinds(TaskHandler(deps, lambda repository, task: None))
+    kinds = JobKinds(TaskHandler(deps, lambda _: None))
     phases = PhaseDeps(kinds, time.time, report)
     writers = JobWriters(open_store, time.time)
     jobs = Jobs(writers, LocalScheduler(writers, phases, {"tasks": lambda: 4, "checks": lambda: 1}), phases)

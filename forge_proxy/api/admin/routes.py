@@ -28,6 +28,7 @@ from forge_proxy.api.admin.services import AdminServices, RequestSource
 from forge_proxy.api.admin.settings import SettingsEndpoints
 from forge_proxy.api.admin.status import StatusEndpoints
 from forge_proxy.api.admin.strict import StrictRoute
+from forge_proxy.api.admin.tasks import TaskEndpoints
 from forge_proxy.api.admin.text_responses import TextResponseEndpoints
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.openapi import error_responses
@@ -123,6 +124,8 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
         _add_jobs(add, JobEndpoints(parts.jobs, keepalive_seconds))
     if parts.runs is not None:
         _add_runs(add, RunEndpoints(parts.runs, keepalive_seconds))
+    if parts.tasks is not None:
+        _add_tasks(add, TaskEndpoints(parts.tasks, keepalive_seconds))
 
 
 def _add_text_responses(add: Callable[..., None], path: str, text_responses: TextResponseEndpoints) -> None:
@@ -174,6 +177,31 @@ def _add_runs(add: Callable[..., None], runs: RunEndpoints) -> None:
     )
     add("POST", "/runs/{run_id}/cancel", runs.cancel, "Cancel a run", {**known, **_CONFLICT})
     add("DELETE", "/runs/{run_id}", runs.delete, "Delete a run", {**known, **_CONFLICT})
+
+
+def _add_tasks(add: Callable[..., None], tasks: TaskEndpoints) -> None:
+    known = {**_NO_STORE, **error_responses(**{"404": "No such task."})}
+    conflict = error_responses(**{
+        "409": "The state of the task or of its repository does not allow it; nothing was changed.",
+    })  # fmt: skip
+    in_use = error_responses(**{"409": "The id or the Idempotency-Key was used for another task."})
+    one = "/tasks/{task_id}"
+    add("POST", "/tasks", tasks.submit, "Submit a task", {**_NO_STORE, **in_use})
+    add("GET", "/tasks", tasks.list, "List the tasks", known)
+    add("POST", "/tasks/gc", tasks.gc, "Remove worktrees that no task needs", _NO_STORE)
+    add("GET", one, tasks.read, "Show a task", {**known, **_NOT_READABLE})
+    add("GET", f"{one}/events", tasks.events, "Stream the events of a task", {**known, **_STREAM, **_NOT_READABLE})
+    add("GET", f"{one}/plan", tasks.plan, "Show the plan of a task", {**known, **_NOT_READABLE})
+    add("GET", f"{one}/calls", tasks.calls, "List the calls of a task", {**known, **_NOT_READABLE})
+    add("GET", f"{one}/context", tasks.context, "Show a prompt and its response", {**known, **_NOT_READABLE})
+    add("GET", f"{one}/diff", tasks.diff, "Show what a task has changed", {**known, **_NOT_READABLE})
+    add("POST", f"{one}/approve", tasks.approve, "Merge the branch of a task", {**known, **conflict})
+    add("POST", f"{one}/changes", tasks.changes, "Request changes of a branch", {**known, **conflict})
+    add("POST", f"{one}/reject", tasks.reject, "Reject a branch", {**known, **conflict})
+    add("POST", f"{one}/answer", tasks.answer, "Continue a halted task", {**known, **conflict})
+    add("POST", f"{one}/retry", tasks.retry, "Retry a task from a step on", {**known, **conflict})
+    add("POST", f"{one}/cancel", tasks.cancel, "Cancel a task", {**known, **conflict})
+    add("DELETE", one, tasks.delete, "Delete a task", {**known, **conflict})
 
 
 def _add_route(

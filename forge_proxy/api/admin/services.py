@@ -14,6 +14,7 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource
 from forge_proxy.jobs.service import Jobs
+from forge_proxy.tasks.service import Tasks
 from forge_proxy.workflows.runs.service import Runs
 
 
@@ -59,6 +60,7 @@ class AdminServices:
     metrics: MetricsSource | None = None
     stored: RequestSource | None = None
     jobs: Jobs | None = None
+    tasks: Tasks | None = None
     events: EventSource | None = None
 
     @property

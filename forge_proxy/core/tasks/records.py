@@ -9,10 +9,11 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from forge_proxy.core.jobs.errors import JobNotReadable
+from forge_proxy.core.tasks.decisions import Reset
 from forge_proxy.core.tasks.findings import Finding, ValidationResult
 from forge_proxy.core.tasks.models import CapabilityTier, ForgeTaskInput, ResponseForm, TaskResult
 from forge_proxy.core.tasks.operations import OperationName
-from forge_proxy.core.tasks.state_machine import Reset, TaskProgress
+from forge_proxy.core.tasks.progress import TaskProgress
 from forge_proxy.core.tasks.workspace import RepositoryState, Worktree
 
 

@@ -6,189 +6,37 @@ child jobs before it is checked. Budgets bound every loop: what is left then is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, assert_never
+from dataclasses import replace
+from typing import Literal, assert_never
 
-from forge_proxy.core.jobs.actions import Finished, RunPhase, Wait
-from forge_proxy.core.tasks.models import Plan, PlanStep, SubTask
+from forge_proxy.core.tasks.decisions import (
+    AwaitReview,
+    Decision,
+    End,
+    Halt,
+    Reset,
+    StartAttempt,
+    StartSubTasks,
+)
+from forge_proxy.core.tasks.happenings import (
+    Answered,
+    AttemptFailed,
+    AttemptImpossible,
+    AttemptSucceeded,
+    ChangesRequested,
+    ConflictsFound,
+    Happening,
+    PlanMade,
+    RetryRequested,
+    ReviewEnded,
+)
 from forge_proxy.core.tasks.operations import OperationName
+from forge_proxy.core.tasks.progress import Stage, TaskProgress
 
 PLAN_ATTEMPTS = 2
 """Plans that the planner may make: the errors of the first one go back to it once."""
 MAX_VIOLATIONS = 2
 """Attempts of a step that may write outside their scope: the second one halts the task (D8)."""
-
-Stage: TypeAlias = Literal["planning", "steps", "changes", "review", "halted", "ended"]
-"""`changes`: a person has requested changes of the finished branch."""
-Reset: TypeAlias = Literal["none", "worktree", "head"]
-"""How an attempt begins: in the worktree as it is, in a fresh one (D15), or at its last commit (D23)."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskProgress:
-    """How far a task is. The commits are those of the steps before `step`, in order."""
-
-    max_attempts: int = 2
-    is_planned: bool = False
-    is_child: bool = False
-    """Whether it is a sub-task: it commits nothing, and its parent decides what its failure means."""
-    stage: Stage = "steps"
-    plan: Plan | None = None
-    step: int = 0
-    operation: OperationName = "generate"
-    attempt: int = 1
-    """Attempts of the present operation, from 1."""
-    violations: int = 0
-    """Attempts of the present step that wrote outside their scope."""
-    commits: tuple[str | None, ...] = ()
-    """None for a step that was skipped."""
-    halted_in: Stage = "steps"
-    """The stage that continues after a halt."""
-    attempts: int = 0
-    """Attempts of all operations that have ended."""
-
-    @classmethod
-    def begin(
-        cls, *, is_planned: bool, max_attempts: int, is_child: bool = False, part: SubTask | None = None
-    ) -> TaskProgress:
-        """Return the progress of a new task or, with `part`, of a sub-task."""
-        if part is not None:
-            step = PlanStep(**{name: getattr(part, name) for name in SubTask.model_fields})
-            plan = Plan(explanation="", steps=(step,))
-            return cls(max_attempts, is_child=True, plan=plan)
-        if is_planned:
-            return cls(max_attempts, is_planned=True, is_child=is_child, stage="planning", operation="plan")
-        return cls(max_attempts, is_child=is_child)
-
-    @property
-    def current(self) -> PlanStep | None:
-        """The present step of the plan; None if there is no plan, or the whole task is worked on."""
-        if self.plan is None or self.stage in ("planning", "changes") or self.step >= len(self.plan.steps):
-            return None
-        return self.plan.steps[self.step]
-
-    @property
-    def step_count(self) -> int:
-        """The number of steps; 1 without a plan."""
-        return len(self.plan.steps) if self.plan is not None else 1
-
-
-# What happens
-
-
-@dataclass(frozen=True, slots=True)
-class PlanMade:
-    """The planner has made a valid plan."""
-
-    plan: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptSucceeded:
-    """The checks have passed. `commit` is that of the step; None for a sub-task."""
-
-    commit: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptFailed:
-    """An attempt did not succeed, for a reason that another one may not have."""
-
-    reason: str
-    is_violation: bool = False
-    """Whether it wrote outside its scope."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptImpossible:
-    """No further attempt could succeed, or what happened cannot be classified (D9)."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConflictsFound:
-    """Sub-tasks have written different content to these files."""
-
-    paths: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A person has answered to a halt."""
-
-    answer: Literal["retry", "skip", "stop"]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangesRequested:
-    """A person has requested changes of the finished branch."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryRequested:
-    """A person wants the work from a step on to be done again."""
-
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewEnded:
-    """A person has approved the branch, which is merged, or has rejected it."""
-
-    status: Literal["merged", "rejected"]
-
-
-Happening: TypeAlias = (
-    PlanMade
-    | AttemptSucceeded
-    | AttemptFailed
-    | AttemptImpossible
-    | ConflictsFound
-    | Answered
-    | ChangesRequested
-    | RetryRequested
-    | ReviewEnded
-)
-
-# What is done next
-
-
-@dataclass(frozen=True, slots=True)
-class StartAttempt:
-    """Begin an attempt of the present operation."""
-
-    reset: Reset
-
-
-@dataclass(frozen=True, slots=True)
-class StartSubTasks:
-    """Start the sub-tasks of the present step, and gather what they have written."""
-
-    reset: Reset
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitReview:
-    """Wait for a person who approves, rejects or requests changes (D7)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Halt:
-    """Wait for a person who decides how to continue (D9)."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """The task has ended."""
-
-    status: Literal["completed", "merged", "rejected", "failed"]
-    reason: str = ""
-
-
-Decision: TypeAlias = StartAttempt | StartSubTasks | AwaitReview | Halt | End
 
 
 class HappeningUnexpected(ValueError):
@@ -327,55 +175,3 @@ def _retry_from(progress: TaskProgress, step: int) -> tuple[TaskProgress, Decisi
         commits=progress.commits[:step],
     )  # fmt: skip
     return after, _begin_step(after, "head")
-
-
-# As actions of jobs
-
-_GRACE = 5.0
-"""Seconds after its own limit at which a phase is ended from outside."""
-TIMEOUTS: dict[str, float] = {
-    "prepare": 60,
-    "record_baseline": 600,
-    "assemble_context": 30,
-    "write_output": 30,
-    "validate_output": 600,
-    "evaluate_transition": 10,
-    "start_sub_tasks": 30,
-    "gather": 30,
-    "continue": 30,
-}
-"""Seconds of each phase. The engine bounds `call_llm`."""
-
-
-def _phase(name: str, queue: str = "tasks") -> RunPhase:
-    return RunPhase(name, queue, timeout=TIMEOUTS[name] + _GRACE, max_attempts=3)
-
-
-PREPARE = _phase("prepare")
-RECORD_BASELINE = _phase("record_baseline", "checks")
-ASSEMBLE = _phase("assemble_context")
-CALL = RunPhase("call_llm", "tasks", max_attempts=3)
-WRITE = _phase("write_output")
-VALIDATE = _phase("validate_output", "checks")
-EVALUATE = _phase("evaluate_transition")
-START_SUB_TASKS = _phase("start_sub_tasks")
-GATHER = _phase("gather")
-CONTINUE = _phase("continue")
-"""Runs what a person has decided, and what is left to do at the end."""
-
-
-def to_action(decision: Decision) -> RunPhase | Wait | Finished:
-    """Return a decision as the next action of the job."""
-    match decision:
-        case StartAttempt():
-            return ASSEMBLE
-        case StartSubTasks():
-            return START_SUB_TASKS
-        case AwaitReview():
-            return Wait(None, CONTINUE, "requires_action")
-        case Halt():
-            return Wait(None, CONTINUE, "halted")
-        case End():
-            return Finished("failed" if decision.status == "failed" else "completed")
-        case _:
-            assert_never(decision)

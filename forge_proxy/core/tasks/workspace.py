@@ -37,6 +37,17 @@ class FileContent:
     is_executable: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A worktree that no task needs."""
+
+    task_id: str
+    repository: str
+    path: str
+    branch: str
+    """Stays, with its commits."""
+
+
 MergeMethod: TypeAlias = Literal["merge", "squash", "rebase"]
 
 

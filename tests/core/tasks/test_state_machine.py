@@ -9,31 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.jobs.actions import Finished, RunPhase, Wait
-from forge_proxy.core.tasks.models import Plan, PlanStep, SubTask
-from forge_proxy.core.tasks.state_machine import (
+from forge_proxy.core.tasks.decisions import (
     CONTINUE,
-    MAX_VIOLATIONS,
-    PLAN_ATTEMPTS,
+    AwaitReview,
+    Decision,
+    End,
+    Halt,
+    StartAttempt,
+    StartSubTasks,
+    to_action,
+)
+from forge_proxy.core.tasks.happenings import (
     Answered,
     AttemptFailed,
     AttemptImpossible,
     AttemptSucceeded,
-    AwaitReview,
     ChangesRequested,
     ConflictsFound,
-    Decision,
-    End,
-    Halt,
-    HappeningUnexpected,
     PlanMade,
     RetryRequested,
     ReviewEnded,
-    StartAttempt,
-    StartSubTasks,
-    TaskProgress,
+)
+from forge_proxy.core.tasks.models import Plan, PlanStep, SubTask
+from forge_proxy.core.tasks.progress import TaskProgress
+from forge_proxy.core.tasks.state_machine import (
+    MAX_VIOLATIONS,
+    PLAN_ATTEMPTS,
+    HappeningUnexpected,
     advance,
     first_decision,
-    to_action,
 )
 
 

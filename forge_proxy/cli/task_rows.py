@@ -1,0 +1,87 @@
+"""Formats tasks and their events as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from forge_proxy.cli.remote import SentEvent
+from forge_proxy.cli.run_rows import describe_time
+
+_HIDDEN = ("queued", "running")
+"""Statuses that each phase has, of which nobody needs to read."""
+
+
+def task_rows(task: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows of `/admin/v1/tasks/{id}`."""
+    ends = "; it ends when its phase has" if task["cancel_requested"] and task["status"] == "running" else ""
+    step = f"{task['operation']}{' of ' + task['step'] if task['step'] else ''}, attempt {task['attempt']}"
+    rows = [
+        ("id", task["id"]),
+        ("status", task["status"] + ends),
+        ("title", task["title"]),
+        ("created", describe_time(task["created_at"])),
+        ("updated", describe_time(task["updated_at"])),
+        ("repository", task["input"]["repository"]),
+        ("branch", f"{task['branch']} at {task['head'][:12]}"),
+        ("base", f"{task['base_branch']} at {task['base_commit'][:12]}"),
+        ("present", step),
+        ("calls", str(task["calls"])),
+    ]
+    if task["output_files"]:
+        rows.append(("files", ", ".join(task["output_files"])))
+    rows += [(label, text) for label, text in (("result", task["result"]), ("halted", task["halt"])) if text]
+    return rows
+
+
+def failure_rows(task: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the report of the attempts that have failed."""
+    for failure in task["failures"]:
+        place = f"{failure['step']} " if failure["step"] else ""
+        yield f"{place}attempt {failure['attempt']}", failure["reason"]
+        for finding in failure["findings"][:20]:
+            yield "", describe_finding(finding)
+
+
+def describe_finding(finding: dict[str, Any]) -> str:
+    """Describe a finding on one line."""
+    place = ":".join(str(finding[name]) for name in ("path", "line", "column") if finding[name] is not None)
+    words = [f"[{finding['check']}]", place and f"{place}:", finding["code"], finding["message"].splitlines()[0]]
+    return " ".join(word for word in words if word)
+
+
+def describe_model_call(call: dict[str, Any]) -> str:
+    """Describe a call to a model on one line."""
+    step = f" of {call['step']}" if call["step"] else ""
+    tokens = f"{call['prompt_tokens']} + {call['completion_tokens']} tokens"
+    return f"{call['operation']}{step}, attempt {call['attempt']}: {call['model']}, {tokens}, {call['seconds']:.1f} s"
+
+
+def describe_task_event(event: SentEvent) -> str | None:
+    """Describe an event on one line; None for a change of status within a phase."""
+    data = event.data
+    match event.type:
+        case "status" if data["status"] in _HIDDEN:
+            return None
+        case "called":
+            words = (
+                f"{data['model']}: {data['prompt_tokens']} + {data['completion_tokens']} tokens in {data['seconds']} s"
+            )
+        case "validated":
+            words = ", ".join(
+                f"{check['check']} {'passed' if check['passed'] else 'failed'}" for check in data["checks"]
+            )
+        case "attempt_ended" | "halted":
+            words = data["reason"]
+        case "finding":
+            words = f"[{data['check']}] {data['text']}"
+        case "written":
+            words = ", ".join(data["files"])
+        case "assembled":
+            words = f"{data['tokens']} tokens"
+        case "committed":
+            words = data["commit"][:12]
+        case _:
+            words = ", ".join(f"{name} {value}" for name, value in data.items() if name not in ("operation", "attempt"))
+    step = f"{data['step']}: " if data.get("step") else ""
+    return f"{event.id:>4}  {event.type:<15}{step}{words}"

@@ -1,0 +1,61 @@
+"""How far a task is, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from forge_proxy.core.tasks.models import Plan, PlanStep, SubTask
+from forge_proxy.core.tasks.operations import OperationName
+
+Stage: TypeAlias = Literal["planning", "steps", "changes", "review", "halted", "ended"]
+"""`changes`: a person has requested changes of the finished branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """How far a task is. The commits are those of the steps before `step`, in order."""
+
+    max_attempts: int = 2
+    is_planned: bool = False
+    is_child: bool = False
+    """Whether it is a sub-task: it commits nothing, and its parent decides what its failure means."""
+    stage: Stage = "steps"
+    plan: Plan | None = None
+    step: int = 0
+    operation: OperationName = "generate"
+    attempt: int = 1
+    """Attempts of the present operation, from 1."""
+    violations: int = 0
+    """Attempts of the present step that wrote outside their scope."""
+    commits: tuple[str | None, ...] = ()
+    """None for a step that was skipped."""
+    halted_in: Stage = "steps"
+    """The stage that continues after a halt."""
+    attempts: int = 0
+    """Attempts of all operations that have ended."""
+
+    @classmethod
+    def begin(
+        cls, *, is_planned: bool, max_attempts: int, is_child: bool = False, part: SubTask | None = None
+    ) -> TaskProgress:
+        """Return the progress of a new task or, with `part`, of a sub-task."""
+        if part is not None:
+            step = PlanStep(**{name: getattr(part, name) for name in SubTask.model_fields})
+            plan = Plan(explanation="", steps=(step,))
+            return cls(max_attempts, is_child=True, plan=plan)
+        if is_planned:
+            return cls(max_attempts, is_planned=True, is_child=is_child, stage="planning", operation="plan")
+        return cls(max_attempts, is_child=is_child)
+
+    @property
+    def current(self) -> PlanStep | None:
+        """The present step of the plan; None if there is no plan, or the whole task is worked on."""
+        if self.plan is None or self.stage in ("planning", "changes") or self.step >= len(self.plan.steps):
+            return None
+        return self.plan.steps[self.step]
+
+    @property
+    def step_count(self) -> int:
+        """The number of steps; 1 without a plan."""
+        return len(self.plan.steps) if self.plan is not None else 1
