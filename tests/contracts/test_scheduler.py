@@ -14,6 +14,7 @@ import pytest
 from forge_proxy.core.jobs.actions import Finished, NewJob, NextAction, RunPhase, StartChildren, Wait
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound
 from forge_proxy.core.jobs.records import StoredJob
+from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.jobs import retries
 from forge_proxy.jobs.cancellation import run_cancellable
 from forge_proxy.jobs.writer import JobWriter
@@ -316,6 +317,27 @@ async def test_d3_a_phase_that_fails_is_run_again_as_often_as_it_may(
     assert attempts == 3
     assert "secret" not in str(failed)
     assert [str(error) for _, error in world.reports] == ["secret"] * 3
+
+
+async def test_d3_a_phase_that_finds_the_store_unavailable_is_run_again(
+    cluster: Cluster, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no attempt: this phase has only one."""
+    monkeypatch.setattr(retries, "RETRY_SECONDS", 0.01)
+    attempts = 0
+
+    async def read(writer: JobWriter) -> NextAction:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise StoreUnavailable("simulated")
+        return Finished()
+
+    async with cluster.world(ScriptedKind({"first": read})) as world:
+        await world.submit(job_id)
+        await world.until(job_id, "completed")
+
+    assert attempts == 3
 
 
 async def test_d3_a_phase_that_takes_too_long_fails(cluster: Cluster, job_id: str) -> None:

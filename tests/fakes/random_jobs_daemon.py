@@ -42,8 +42,10 @@ async def build_driven_jobs(
         KIND.jobs = services.jobs
 
         async def run() -> None:
-            KIND.store = JobRepository(await database.get())
-            await drive(KIND)
+            async for attempt in retries.until_store_returns():
+                with attempt:
+                    KIND.store = JobRepository(await database.get())
+                    await drive(KIND)
             structlog.get_logger().info("random jobs ended")
 
         driving = asyncio.create_task(run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,9 @@ import httpx
 import pytest
 
 from tests.fakes.far_side import FarSide, far_side
+from tests.fakes.processes import until
 from tests.system.runs import RUNS, Place, submission, submit, wait_until
+from tests.system.work import SLOTS, BatchWork
 
 
 @pytest.fixture
@@ -99,3 +102,22 @@ def test_concurrent_cancels_and_the_end_of_a_run_leave_one_final_status(side: Fa
         rows = raw.execute("SELECT job_id, data FROM job_events WHERE type = 'status'").fetchall()
     ends = Counter(run_id for run_id, data in rows if "completed" in data or "cancelled" in data)
     assert ends == dict.fromkeys(runs, 1)
+
+
+def test_s_batch_a_batch_waits_for_room_on_the_disk(side: FarSide, tmp_path: Path) -> None:
+    side.lag = 0.02
+    work = BatchWork(side, tmp_path)
+    with work.daemon() as proxy:
+        work.submit(proxy)
+        side.wait_for_asked(10)
+        unlimited = resource.prlimit(proxy.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(proxy.pid, resource.RLIMIT_FSIZE, (0, unlimited[1]))
+        refused = httpx.post(f"{proxy.url}{RUNS}", json=submission(side, "finish"), timeout=30)
+        stored = work.done(proxy)
+        until(lambda: len(side.asked) == stored + SLOTS + 1, "no line is sent whose worker has not stored its last one")
+        time.sleep(1.0)
+        asked = len(side.asked)
+        assert (refused.status_code, work.done(proxy), asked) == (503, stored, stored + SLOTS + 1)
+        resource.prlimit(proxy.pid, resource.RLIMIT_FSIZE, unlimited)
+
+        work.check(proxy)

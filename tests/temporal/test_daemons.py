@@ -17,6 +17,7 @@ from tests.fakes.postgres import Postgres, postgres
 from tests.fakes.processes import Process, until
 from tests.fakes.temporal_server import TemporalServer, temporal_server
 from tests.system.runs import RUNS, JsonDict, Place, events, kill, submission, submit, wait_until
+from tests.system.work import SLOTS, BatchWork
 
 pytestmark = pytest.mark.temporal
 HEARTBEAT = 5.0
@@ -44,7 +45,9 @@ class Cluster:
     """Daemons of one database, with task queues of their own."""
 
     def __init__(self, side: FarSide, database: Postgres, address: str, folder: Path) -> None:
-        self._place = Place(side, folder, database.url)
+        self._side = side
+        self._folder = folder
+        self.url = database.url
         self._env = {
             "FORGE_PROXY_JOBS__SCHEDULER": "temporal",
             "FORGE_PROXY_JOBS__TEMPORAL": json.dumps(
@@ -53,8 +56,10 @@ class Cluster:
         }
 
     @contextmanager
-    def daemon(self, **env: str) -> Generator[Process]:
-        with self._place.daemon(env={**self._env, **env}) as proxy:
+    def daemon(self, side: FarSide | None = None, **env: str) -> Generator[Process]:
+        """Start a daemon, whose model server is `side` if that is given."""
+        place = Place(side or self._side, self._folder, self.url)
+        with place.daemon(env={**self._env, **env}) as proxy:
             yield proxy
 
 
@@ -154,6 +159,25 @@ def test_d3_a_daemon_that_serves_no_queue_of_runs_runs_none(cluster: Cluster, si
             done = wait_until(first, run, "completed", "failed")
 
     assert done["status"] == "completed"
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["both live", "one is killed"])
+def test_d3_s_batch_two_daemons_share_a_batch_of_500_lines(cluster: Cluster, side: FarSide, is_killed: bool) -> None:
+    """Each daemon has a model server of its own, which records what it was sent."""
+    work, slots = BatchWork(side, Path(), lines=500), str(SLOTS)
+    with far_side() as other:
+        side.lag = other.lag = 0.05
+        with (
+            cluster.daemon(FORGE_PROXY_BACKEND__SLOTS=slots) as first,
+            cluster.daemon(other, FORGE_PROXY_BACKEND__SLOTS=slots) as second,
+        ):
+            second.wait_for("temporal connected")
+            work.submit(first)
+            for each in (side, other):
+                each.wait_for_asked(30)
+            if is_killed:
+                kill(first)
+            work.check(second, [side, other], lost=SLOTS + 1 if is_killed else 0)
 
 
 def status_of(proxy: Process, run: str) -> str:
