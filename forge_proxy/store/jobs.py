@@ -143,7 +143,8 @@ class JobRepository:
     async def save(self, change: JobChange) -> None:
         """See the port."""
         job = change.job
-        if self._has_outbox or change.children or change.dropped_parts or change.is_notified:
+        may_wake = self._has_outbox and job.status == "queued"
+        if may_wake or change.children or change.dropped_parts or change.is_notified:
             is_saved = await self._save_alone(change)
         else:
             for document in (*change.documents, *change.parts):
