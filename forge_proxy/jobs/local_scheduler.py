@@ -148,7 +148,7 @@ class LocalScheduler:
             while True:
                 writer.is_woken = False
                 if (phase := await self._next_phase(writer)) is not None:
-                    async for attempt in until_store_returns():  # a phase reads the store, too
+                    async for attempt in retry_until_store_returns():  # a phase reads the store, too
                         with attempt:
                             await self._run_in_slot(writer, phase)
                 elif not writer.is_woken:  # else what it waits for happened while it was read

@@ -42,7 +42,7 @@ async def build_driven_jobs(
         KIND.jobs = services.jobs
 
         async def run() -> None:
-            async for attempt in retries.until_store_returns():
+            async for attempt in retries.retry_until_store_returns():
                 with attempt:
                     KIND.store = JobRepository(await database.get())
                     await drive(KIND)
