@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forge_proxy.checks.checks import CheckSettings, RepositoryChecks
+from forge_proxy.checks.commands import CommandLimits
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.engine.answer import Engine
@@ -74,7 +75,11 @@ def build_tasks(
         git, state / "worktrees", recorded_repositories(state, settings.tasks.repositories)
     )
     chosen = CheckSettings(
-        settings.tasks.fix, settings.tasks.checks, is_sandboxed=settings.tasks.sandbox == "bubblewrap"
+        settings.tasks.fix,
+        settings.tasks.checks,
+        CommandLimits(settings.tasks.memory_mb),
+        is_sandboxed=settings.tasks.sandbox == "bubblewrap",
+        visible=tuple(path.expanduser() for path in settings.tasks.visible_paths),
     )
     checks: Checks = RepositoryChecks(repositories, chosen)
     caller = StructuredCaller(engine, settings.tiers, MonotonicClock())

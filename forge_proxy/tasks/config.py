@@ -89,3 +89,14 @@ class TasksConfig(BaseModel):
         description="How commands that execute code of a repository are isolated. none: not at all; the code of the"
         " model then runs with the rights of the daemon.",
     )
+    visible_paths: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(split_list)] = Field(
+        default=(),
+        description="Further files and folders that commands in the sandbox may read, such as `~/.cargo`. Folders among"
+        " them that are in the PATH of the daemon are in theirs, too.",
+    )
+    memory_mb: int = Field(
+        default=4096,
+        ge=64,
+        le=1_000_000,
+        description="The memory that the processes of a command may use, in megabytes.",
+    )

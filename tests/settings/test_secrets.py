@@ -115,7 +115,7 @@ def is_no_secret(path: tuple[str, ...]) -> bool:
     return path[-1] in {
         "model", "host", "gguf", "binary", "command", "cwd", "ollama", "aliases", "api_keys_file", "admin_keys_file",
         "api_key_file", "extra", "args", "terminal_tools", "x", "chat_template", "repositories", "protected",
-        "instructions",
+        "instructions", "visible_paths",
     }  # fmt: skip
 
 

@@ -11,20 +11,31 @@ from forge_proxy.core.tasks.paths import find_path_fault
 
 PROTECTED = (
     ".git/**",
+    "**/.gitattributes",
+    "**/.gitmodules",
     ".github/**",
     ".gitlab-ci.yml",
     ".gitlab/**",
     ".circleci/**",
+    ".ci/**",
+    ".buildkite/**",
+    ".drone.yml",
+    ".travis.yml",
+    ".woodpecker/**",
+    ".woodpecker.yml",
     ".forge/**",
     "Jenkinsfile",
     "azure-pipelines.yml",
+    "bitbucket-pipelines.yml",
     "**/*.lock",
     "**/package-lock.json",
     "**/npm-shrinkwrap.json",
     "**/pnpm-lock.yaml",
     "**/go.sum",
 )
-"""Patterns of paths that no task writes by default: what runs elsewhere after a merge, and what tools generate."""
+"""Patterns of paths that no task writes by default: what runs elsewhere after a merge, what tells git how to treat
+files, and what tools generate.
+"""
 TEST_FILES = (
     "tests/**",
     "test/**",

@@ -30,7 +30,17 @@ def test_d8_a_scope_permits_what_its_patterns_match(patterns: tuple[str, ...], p
     assert WriteScope(patterns).permits(path) == permits
 
 
-@pytest.mark.parametrize("path", [".github/workflows/ci.yml", ".forge/checks.yaml", "uv.lock", "web/package-lock.json"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".github/workflows/ci.yml",
+        ".forge/checks.yaml",
+        "uv.lock",
+        "web/package-lock.json",
+        "a/.gitattributes",
+        ".ci/run",
+    ],
+)
 def test_d8_protected_paths_are_outside_every_scope(path: str) -> None:
     assert not WriteScope(("**",), PROTECTED).permits(path)
 
