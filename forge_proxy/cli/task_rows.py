@@ -53,8 +53,14 @@ def describe_finding(finding: dict[str, Any]) -> str:
 def describe_model_call(call: dict[str, Any]) -> str:
     """Describe a call to a model on one line."""
     step = f" of {call['step']}" if call["step"] else ""
-    tokens = f"{call['prompt_tokens']} + {call['completion_tokens']} tokens"
+    tokens = _describe_tokens(call)
     return f"{call['operation']}{step}, attempt {call['attempt']}: {call['model']}, {tokens}, {call['seconds']:.1f} s"
+
+
+def _describe_tokens(call: dict[str, Any]) -> str:
+    if call["prompt_tokens"] is None or call["completion_tokens"] is None:
+        return "tokens unknown"
+    return f"{call['prompt_tokens']} + {call['completion_tokens']} tokens"
 
 
 def describe_task_event(event: SentEvent) -> str | None:
@@ -64,9 +70,7 @@ def describe_task_event(event: SentEvent) -> str | None:
         case "status" if data["status"] in _HIDDEN:
             return None
         case "called":
-            words = (
-                f"{data['model']}: {data['prompt_tokens']} + {data['completion_tokens']} tokens in {data['seconds']} s"
-            )
+            words = f"{data['model']}: {_describe_tokens(data)} in {data['seconds']} s"
         case "validated":
             words = ", ".join(
                 f"{check['check']} {'passed' if check['passed'] else 'failed'}" for check in data["checks"]
@@ -82,6 +86,7 @@ def describe_task_event(event: SentEvent) -> str | None:
         case "committed":
             words = data["commit"][:12]
         case _:
-            words = ", ".join(f"{name} {value}" for name, value in data.items() if name not in ("operation", "attempt"))
+            shown = {name: value for name, value in data.items() if name not in ("operation", "attempt")}
+            words = ", ".join(f"{name} {value}" for name, value in shown.items() if value is not None)
     step = f"{data['step']}: " if data.get("step") else ""
     return f"{event.id:>4}  {event.type:<15}{step}{words}"

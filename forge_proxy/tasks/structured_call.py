@@ -264,7 +264,9 @@ def _build_request(
         messages.append({"role": "assistant", "content": correction.response})
         text = f"The response is invalid: {correction.reason}. Respond again, completely, in the required form."
         messages.append({"role": "user", "content": text})
-    body: dict[str, Json] = {"messages": [*messages], "max_tokens": limit, "stream": True}
+    body: dict[str, Json] = {
+        "messages": [*messages], "max_tokens": limit, "stream": True, "stream_options": {"include_usage": True},
+    }  # fmt: skip
     for name in ("temperature", "top_p", "seed"):
         if (value := getattr(tier, name)) is not None:
             body[name] = value

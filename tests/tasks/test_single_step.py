@@ -253,3 +253,4 @@ async def test_s_answer_every_method_and_form_gives_the_same_commit(folder: Path
         sent = [name for name in ("response_format", "tools") if request.body.get(name)]
         asked = {"response_format": ["response_format"], "tool": ["tools"], "prompt": []}
         assert sent == ([] if form == "blocks" else asked[method])
+        assert request.body["stream_options"] == {"include_usage": True}
