@@ -52,7 +52,7 @@ class MemoryStore:
     async def delete(self, response_id: str, owner: str, now: float) -> None:
         self.saved.clear()
 
-    async def chain(
+    async def read_chain(
         self, response_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Sequence[StoredItem]:
         charge(sum(len(item.data) for item in self.earlier))
@@ -66,7 +66,7 @@ class MemoryStore:
     async def input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
         return [item for item in self.saved[-1][1] if item.kind == "input"]
 
-    async def items(
+    async def read_items(
         self, ids: Sequence[str], owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Mapping[str, StoredItem]:
         return {item.id: item for item in self.earlier}

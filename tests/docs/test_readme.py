@@ -130,6 +130,6 @@ def test_every_setting_is_described() -> None:
         return found + [name for part in schema.get("$defs", {}).values() for name in undescribed(part)]
 
     ours = "server backend budget compaction sampling guardrails log llama_server llama_cpp ollama"
-    ours += " tools callbacks mcp runs store files jobs temporal batches tasks tiers"
+    ours += " tools callbacks mcp runs store files jobs temporal batches tasks tiers ledger telemetry traces"
 
     assert set(undescribed(Settings.model_json_schema())) <= {*ours.split()}

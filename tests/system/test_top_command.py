@@ -31,7 +31,8 @@ class Terminal:
         self.written = ""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "forge_proxy", "top", "--url", url],
-            cwd=ROOT, env=environment({"TERM": "xterm"}), stdin=self._its, stdout=self._its, stderr=self._its,
+            cwd=ROOT, env=_without_size(environment({"TERM": "xterm"})),
+            stdin=self._its, stdout=self._its, stderr=self._its,
             start_new_session=True,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -63,6 +64,11 @@ class Terminal:
         os.close(self._its)
         self._reader.join(10)
         os.close(self._ours)
+
+
+def _without_size(variables: dict[str, str]) -> dict[str, str]:
+    """Leave out the variables of workers of pytest-xdist that would fix the size of the terminal."""
+    return {name: value for name, value in variables.items() if name not in ("COLUMNS", "LINES")}
 
 
 @contextmanager

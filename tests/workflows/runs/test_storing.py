@@ -332,7 +332,7 @@ async def test_a_run_that_ends_during_a_repeated_submission_is_not_restarted(sto
 async def test_a_store_that_fails_during_opening_is_opened_again(tmp_path: Path) -> None:
     class FailingOnce(OwnedJobRepository):
         async def find_next_wake(self, after: float) -> float | None:
-            FailingOnce.next_wake = OwnedJobRepository.find_next_wake
+            FailingOnce.find_next_wake = OwnedJobRepository.find_next_wake
             raise StoreUnavailable("simulated")
 
     async def open_store() -> OwnedJobRepository:
