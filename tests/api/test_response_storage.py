@@ -58,12 +58,12 @@ class MemoryStore:
         charge(sum(len(item.data) for item in self.earlier))
         return self.earlier
 
-    async def conversation(
+    async def read_conversation(
         self, conversation_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Sequence[StoredItem]:
         return self.earlier
 
-    async def input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
+    async def read_input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
         return [item for item in self.saved[-1][1] if item.kind == "input"]
 
     async def read_items(

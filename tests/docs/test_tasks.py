@@ -61,4 +61,4 @@ def test_the_check_file_of_the_page_can_be_read() -> None:
     (example,) = re.findall(r"^```text\n# \.forge/checks\.yaml\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
 
     assert yaml.safe_load(example)
-    assert [check.name for check in parse_check_file(example.encode()).checks] == ["tests"]
+    assert [check.name for check in parse_check_file(example.encode()).checks] == ["types", "tests"]
