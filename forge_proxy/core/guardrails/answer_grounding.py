@@ -62,8 +62,8 @@ def has_results(messages: Sequence[JsonObject]) -> bool:
 
 
 def _read_results(messages: Sequence[JsonObject]) -> Iterable[str]:
-    """Yield the results of tools since the user's last message."""
-    for message in messages[find_user_message(messages) + 1 :]:
+    """Yield the results of tools since the user's last message, the latest first."""
+    for message in reversed(messages[find_user_message(messages) + 1 :]):
         if message.get("role") == "tool":
             yield read_content(message.get("content"))
 
@@ -82,10 +82,12 @@ def find_ungrounded_answer(
     With `only_lookups`, also None unless the answer and the latest result are short and the result has codes: then the
     code is what the user wants. Longer answers name standards and versions from the model's own knowledge.
     """
-    usable = [result for result in _read_results(messages) if read_kind(result) is ResultKind.OK]
-    if not usable:
+    if only_lookups and len(answer) > _MAX_SHORT_ANSWER:  # before any result is read
         return None
-    latest, answer = usable[-1], _DASH.sub("-", answer[:_MAX_ANSWER])
+    latest = next((result for result in _read_results(messages) if read_kind(result) is ResultKind.OK), None)
+    if latest is None:
+        return None
+    answer = _DASH.sub("-", answer[:_MAX_ANSWER])
     is_short = len(answer) <= _MAX_SHORT_ANSWER and len(latest) <= _MAX_SHORT_RESULT
     codes = _read_codes(latest) if is_short else frozenset[str]()
     if only_lookups and not codes:
