@@ -20,6 +20,7 @@ from typing import TypeVar
 from forge_proxy.core.guardrails.extraction import Extraction, extract
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.stream import Reply
+from forge_proxy.processes.pipes import write_to_pipe
 
 _T = TypeVar("_T")
 
@@ -141,8 +142,7 @@ class _Worker:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # noqa: S101  # they are pipes
         assert stdout is not None  # noqa: S101
-        stdin.write(work)
-        await stdin.drain()
+        await write_to_pipe(stdin, work)
         length = int.from_bytes(await stdout.readexactly(8))
         return await stdout.readexactly(length)
 

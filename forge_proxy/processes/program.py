@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from forge_proxy.processes.pipes import write_to_pipe
 from forge_proxy.processes.supervision import build_reaper_command
 
 _GRACE_SECONDS = 2.0
@@ -103,6 +104,8 @@ class _RunningProgram:
             if guarding:
                 guarding.cancel()
             await self._end(process, work)
+        if not work.cancelled():
+            work.result()  # an error here means that output was lost
         code = -signal.SIGKILL if process.returncode is None else process.returncode
         out, err = self._out.content(), self._err.content()
         return ProgramOutput(code, out, err, stopped, is_cut=bool(self._out.lost or self._err.lost))
@@ -112,7 +115,10 @@ class _RunningProgram:
         assert process.stdout is not None  # noqa: S101
         assert process.stderr is not None  # noqa: S101
         await asyncio.gather(
-            _feed(process.stdin, stdin), self._out.read(process.stdout), self._err.read(process.stderr), process.wait()
+            _feed(process.stdin, stdin),
+            self._out.read(process.stdout),
+            self._err.read(process.stderr),
+            process.wait(),
         )
 
     async def _end(self, process: Process, work: asyncio.Future[None]) -> None:
@@ -129,7 +135,7 @@ class _RunningProgram:
                 _signal_group(process, signal.SIGKILL)
                 await asyncio.wait({work}, timeout=_KILL_SECONDS)  # a process in uninterruptible sleep
                 work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            await asyncio.wait({work})
 
 
 class _BoundedOutput:
@@ -162,9 +168,8 @@ class _BoundedOutput:
 
 
 async def _feed(pipe: asyncio.StreamWriter, data: bytes) -> None:
-    with suppress(BrokenPipeError, ConnectionResetError):  # the program does not read its input
-        pipe.write(data)
-        await pipe.drain()
+    with suppress(BrokenPipeError):  # the program has ended, or does not read its input
+        await write_to_pipe(pipe, data)
     with suppress(BrokenPipeError, ConnectionResetError):
         pipe.close()
         await pipe.wait_closed()

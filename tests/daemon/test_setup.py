@@ -97,6 +97,7 @@ async def test_an_ollama_model_is_loaded_with_its_budget(ollama: Process) -> Non
     assert backend.kind == "ollama"
     assert backend.budget.tokens == 8192
     assert result == "Anna"  # what this Ollama responds with
+    until(lambda: ollama.printed.count('"asked"') == 3, "what it printed has been read")
     asked = [json.loads(line) for line in ollama.printed.splitlines() if '"asked"' in line]
     assert [chat["options"] for chat in asked] == [{"num_ctx": 8192}] * 3
     assert [len(chat["messages"]) for chat in asked] == [0, 2, 4]  # it is loaded once

@@ -15,6 +15,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
+from forge_proxy.processes.pipes import write_to_pipe
 from forge_proxy.processes.supervision import build_reaper_command
 from forge_proxy.tools.config import McpServerConfig
 from forge_proxy.tools.mcp.incoming import MessageAssembler
@@ -116,8 +117,7 @@ class McpProgram:
                 async for sent in outgoing:
                     self._assembler.expect(sent.message)
                     text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    process.stdin.write(text.encode() + b"\n")
-                    await process.stdin.drain()
+                    await write_to_pipe(process.stdin, text.encode() + b"\n")
         except OSError:  # it closed stdin, so no response will come
             await incoming.aclose()
 
