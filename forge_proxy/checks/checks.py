@@ -48,6 +48,8 @@ class CheckedRequest(Protocol):
     def files(self) -> tuple[str, ...]: ...
     @property
     def config(self) -> ValidationConfig: ...
+    @property
+    def is_part(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class RepositoryChecks:
         own = [
             *await self._find_changed_settings(request),
             *await restore_contents(self._files, request.worktree, before),
-            *_find_missing_tests(outcomes, baseline),
+            *(() if request.is_part else _find_missing_tests(outcomes, baseline)),
         ]
         failed = [
             ValidationResult(one.check, False, findings=(one,)) for one in own if one.check not in request.config.skip
@@ -140,7 +142,8 @@ class RepositoryChecks:
         commands = (*self._settings.checks, *file.checks, *request.config.commands)
         ruff = await self._choose_ruff(request.worktree)
         checks = [*plan_ruff(ruff, python_files(files)), *plan_commands(commands, files)]
-        return order_checks(checks, request.config.skip)
+        ordered = order_checks(checks, request.config.skip)
+        return [check for check in ordered if not (request.is_part and check.executes_code)]
 
     async def _run(self, check: PlannedCheck, worktree: Worktree) -> ProgramOutput:
         runner = await self._choose_runner(check)

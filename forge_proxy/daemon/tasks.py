@@ -10,6 +10,7 @@ from pathlib import Path
 from forge_proxy.checks.checks import CheckSettings, RepositoryChecks
 from forge_proxy.checks.commands import CommandLimits
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.tasks.ids import is_sub_task_id
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
@@ -51,11 +52,11 @@ class TaskParts:
         return Tasks(jobs, self.deps, check_notify_url)
 
     def _discard(self, worktree: Worktree) -> None:
-        """Remove the worktree of a cancelled task; its branch stays."""
+        """Remove the worktree of a cancelled task; its branch stays, unless it is that of a sub-task."""
 
         async def remove() -> None:
             try:
-                await self.deps.repositories.remove_worktree(worktree)
+                await self.deps.repositories.remove_worktree(worktree, keep_branch=not is_sub_task_id(worktree.task_id))
             except (ForgeError, OSError) as error:  # `forge-proxy tasks gc` removes it
                 self.deps.report(worktree.task_id, error)
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from forge_proxy.core.tasks.errors import GitFailed, RepositoryUnusable, UnsafePath
+from forge_proxy.core.tasks.ids import is_sub_task_id
 from forge_proxy.core.tasks.workspace import FileContent, Leftover, MergeMethod, MergeResult, RepositoryState, Worktree
 from forge_proxy.git import changes, review
 from forge_proxy.git.allowed import AllowedRepositories
@@ -129,14 +130,15 @@ class GitRepositories:
         ]  # fmt: skip
 
     async def remove_leftovers(self, active: Collection[str]) -> Sequence[Leftover]:
-        """Remove the worktrees of tasks that are not `active`, and return them. Their branches stay."""
+        """Remove the worktrees of tasks that are not `active`, and return them. Branches of sub-tasks go with them."""
         found = self.list_leftovers(active)
         for record in self._worktrees.list_records():
             if record.task_id in active:
                 continue
             try:
                 repository = await self._open(record.repository)
-                await self._worktrees.remove(repository, record.task_id, keep_branch=True)
+                keep = not is_sub_task_id(record.task_id)
+                await self._worktrees.remove(repository, record.task_id, keep_branch=keep)
             except RepositoryUnusable:  # it was moved or deleted
                 pass
             await self._worktrees.discard(record)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import asdict, replace
+from typing import Any
 
 from forge_proxy.core.jobs.actions import NextAction
 from forge_proxy.core.tasks.decisions import CALL
@@ -15,7 +16,9 @@ from forge_proxy.core.tasks.plan_validation import written_by
 from forge_proxy.core.tasks.prompt.assemble import PromptInputs, assemble_prompt
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.tasks.attempt_errors import AttemptError
+from forge_proxy.tasks.beginning import begin_attempt
 from forge_proxy.tasks.calling import tier_of
+from forge_proxy.tasks.gathering import read_gathered_outputs
 from forge_proxy.tasks.phase_run import PhaseRun, decode_texts, json_document
 from forge_proxy.tasks.writing import apply_stored
 
@@ -27,7 +30,7 @@ _MAX_INSTRUCTIONS = 64 * 1024
 async def assemble_context(run: PhaseRun) -> NextAction:
     """Begin an attempt, or a request for failed edits, with its prompt."""
     state = run.state
-    worktree = await _begin(run)
+    worktree = await begin_attempt(run)
     tier = tier_of(run)
     model = state.input.models.get(tier)
     kind = OPERATIONS[state.progress.operation].response
@@ -38,16 +41,6 @@ async def assemble_context(run: PhaseRun) -> NextAction:
     fresh = {} if state.follow_up else {"responses": (), "findings": (), "results": (), "written": ()}
     run.stage(event, documents=[document], prompt=document.digest, form=form, worktree=worktree, **fresh)
     return CALL
-
-
-async def _begin(run: PhaseRun) -> Worktree:
-    """Return the worktree, clean: fresh for a single step (D15), else at the latest commit of the task (D23)."""
-    state, repositories = run.state, run.deps.repositories
-    if state.reset == "worktree" and not state.follow_up:
-        return await repositories.create_worktree(state.repository.path, state.task_id, state.head)
-    worktree = await run.worktree()
-    await repositories.reset(worktree, state.head)
-    return worktree
 
 
 async def _fit(run: PhaseRun, inputs: PromptInputs, form: str) -> AssembledContext:
@@ -96,8 +89,11 @@ async def _read_inputs(run: PhaseRun, worktree: Worktree) -> PromptInputs:
         failed_edits=state.follow_up,
         notes=state.notes,
         order=run.deps.config.prompt_order,
-        sub_tasks=state.input.max_fan_out_depth > 0,
+        outline=state.parent.outline if state.parent is not None else "",
+        sub_tasks=bool(state.input.max_fan_out_depth),
     )
+    if progress.operation == "resolve_conflicts":
+        return replace(inputs, **await _read_versions(run, worktree))
     if not state.follow_up:
         return inputs
     applied = await apply_stored(run, worktree)
@@ -105,12 +101,26 @@ async def _read_inputs(run: PhaseRun, worktree: Worktree) -> PromptInputs:
     return replace(inputs, targets={path: files.get(path, text) for path, text in inputs.targets.items()})
 
 
-async def _target_paths(run: PhaseRun, worktree: Worktree) -> Sequence[str]:
+async def _read_versions(run: PhaseRun, worktree: Worktree) -> dict[str, Any]:
+    """Return the versions of the files in conflict, that before the step first, and what the sub-tasks have done."""
+    gathered = await read_gathered_outputs(run)
+    before = await _read_all(run, worktree, [*gathered.conflicts])
+    versions = {
+        path: {
+            **({"the task before this step": text} if (text := before[path]) is not None else {}),
+            **decode_texts(found),
+        }
+        for path, found in gathered.conflicts.items()
+    }
+    return {"versions": versions, "digests": gathered.digests, "targets": {}}
+
+
+async def _target_paths(run: PhaseRun, worktree: Worktree) -> Collection[str]:
     state, progress = run.state, run.state.progress
-    if progress.operation == "plan":
+    if progress.operation in ("plan", "resolve_conflicts"):
         return ()
     if (step := progress.current) is not None:
-        return written_by(step)
+        return dict.fromkeys((*written_by(step), *(run.scope.exact_paths or ())))
     targets = state.input.task.target_files
     if progress.stage != "changes":
         return targets
@@ -118,7 +128,7 @@ async def _target_paths(run: PhaseRun, worktree: Worktree) -> Sequence[str]:
     return tuple(dict.fromkeys((*targets, *changed)))
 
 
-async def _read_all(run: PhaseRun, worktree: Worktree, paths: Sequence[str]) -> dict[str, str | None]:
+async def _read_all(run: PhaseRun, worktree: Worktree, paths: Collection[str]) -> dict[str, str | None]:
     """Return the contents of files as texts; None for those that do not exist. Raises `AttemptError`."""
     found: dict[str, str | None] = {}
     for path in dict.fromkeys(paths):

@@ -82,12 +82,14 @@ async def _expectation(run: PhaseRun, form: ResponseForm) -> tuple[JsonObject, C
         def parse_plan(text: str) -> Plan:
             return parse_json(text, Plan)
 
-        return plan_schema(run.state.input.max_fan_out_depth), parse_plan
+        return plan_schema(run.state.input.max_fan_out_depth or 0), parse_plan
 
     def parse(text: str) -> LLMResponse:
         return parse_files(text, form)
 
     paths = run.scope.exact_paths
+    if run.state.progress.operation == "resolve_conflicts":
+        return files_schema(paths, ()), parse
     if paths is None:
         return files_schema(None), parse
     worktree = await run.worktree()

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import NoDecode
 
-from forge_proxy.core.tasks.models import CapabilityTier, CheckCommand
+from forge_proxy.core.tasks.models import MAX_FAN_OUT_DEPTH, CapabilityTier, CheckCommand
 from forge_proxy.core.tasks.prompt.sections import PromptOrder
 from forge_proxy.core.tasks.scopes import PROTECTED
 from forge_proxy.core.validation import split_list
@@ -84,6 +84,12 @@ class TasksConfig(BaseModel):
         default=(), description="Commands that fix what they can in the changed files, in place of ruff."
     )
     checks: tuple[CheckCommand, ...] = Field(default=(), description="Commands that check every repository.")
+    max_fan_out_depth: int = Field(
+        default=1,
+        ge=0,
+        le=MAX_FAN_OUT_DEPTH,
+        description="How deep the sub-tasks of plans may be nested. 0: plans have no sub-tasks.",
+    )
     sandbox: Literal["bubblewrap", "none"] = Field(
         default="bubblewrap",
         description="How commands that execute code of a repository are isolated. none: not at all; the code of the"

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from forge_proxy.core.jobs.actions import NextAction
 from forge_proxy.core.jobs.records import Document
-from forge_proxy.core.tasks.decisions import CONTINUE, AwaitReview, Decision, End, Halt, StartAttempt, to_action
+from forge_proxy.core.tasks.decisions import (
+    CONTINUE,
+    AwaitReview,
+    Decision,
+    End,
+    Halt,
+    StartAttempt,
+    StartSubTasks,
+    to_action,
+)
 from forge_proxy.core.tasks.findings import Finding, ValidationResult
-from forge_proxy.core.tasks.happenings import AttemptFailed, AttemptImpossible, AttemptSucceeded, Happening, PlanMade
+from forge_proxy.core.tasks.happenings import (
+    AttemptFailed,
+    AttemptImpossible,
+    AttemptSucceeded,
+    ConflictsFound,
+    Happening,
+    PlanMade,
+)
 from forge_proxy.core.tasks.ids import branch_of
 from forge_proxy.core.tasks.models import Plan, TaskResult, TransitionSignal
 from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.records import FailedAttempt
 from forge_proxy.core.tasks.responses import parse_files, parse_json
 from forge_proxy.core.tasks.state_machine import advance
+from forge_proxy.core.tasks.sub_tasks import (
+    SubTaskOutput,
+    find_concerned,
+    read_gathered,
+    render_digests,
+    write_output_document,
+)
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.tasks.phase_run import PhaseRun, decode_texts, json_document
 from forge_proxy.tasks.validating import check_request
@@ -23,6 +48,11 @@ _MAX_SUBJECT = 72
 """Characters of the first line of a commit message."""
 _MAX_REASON = 300
 """Characters of the reason of a failed attempt."""
+_MAX_DIGEST = 500
+"""Characters of what a sub-task reports to its parent."""
+_NOTHING_CHANGED = "nothing is changed once the fixers have run"
+NO_CHILDREN: Mapping[str, Any] = {"children": (), "kept": (), "gathered": None, "conflicts": ()}
+"""The fields of a state without sub-tasks."""
 
 
 def signal_of(findings: Sequence[Finding], results: Sequence[ValidationResult]) -> TransitionSignal:
@@ -40,13 +70,31 @@ async def evaluate_transition(run: PhaseRun) -> NextAction:
         plan = parse_json((await run.read_document(state.responses[-1])).decode(), Plan)
         return await decide(run, PlanMade(plan))
     worktree = await run.worktree()
+    if state.parent is not None:
+        return await _return_output(run, worktree)
     commit = await _commit(run, worktree)
     if commit is None:
-        return await fail_attempt(run, "nothing is changed once the fixers have run")
+        return await fail_attempt(run, _NOTHING_CHANGED)
     step = state.step_id
     commits = {**state.step_commits, step: commit} if step is not None else state.step_commits
     run.stage(run.event("committed", commit=commit), head=commit, step_commits=commits)
     return await decide(run, AttemptSucceeded(commit))
+
+
+async def _return_output(run: PhaseRun, worktree: Worktree) -> NextAction:
+    """End a sub-task, whose parent takes over what it has written. It commits nothing (D16)."""
+    repositories = run.deps.repositories
+    changed = [path for path in await repositories.changed_files(worktree, run.base) if run.scope.permits(path)]
+    files = {path: found.data for path in changed if (found := await repositories.read(worktree, path))}
+    if not files:
+        return await fail_attempt(run, _NOTHING_CHANGED)
+    output = SubTaskOutput(files, await _output_digest(run))
+    document = Document(write_output_document(output))
+    run.stage(run.event("returned", files=[*files]), documents=[document], output=document.digest)
+    action = await decide(run, AttemptSucceeded(None))
+    if run.state.result is not None:
+        run.stage(result=replace(run.state.result, digest=output.digest, output_files=(*files,)))
+    return action
 
 
 async def fail_attempt(run: PhaseRun, reason: str, *, is_final: bool = False) -> NextAction:
@@ -69,18 +117,34 @@ async def fail_attempt(run: PhaseRun, reason: str, *, is_final: bool = False) ->
         previous_files=files.digest,
         follow_up=(),
     )
+    run.stage(kept=await _find_kept(run, findings))
     if is_final:
         return await decide(run, AttemptImpossible(reason))
     return await decide(run, AttemptFailed(reason, is_violation=state.is_violation))
 
 
+async def _find_kept(run: PhaseRun, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Return the sub-tasks whose outputs another attempt uses again: no finding concerns them."""
+    state, step = run.state, run.state.progress.current
+    if state.gathered is None or step is None or not state.children:
+        return ()
+    gathered = read_gathered(await run.read_document(state.gathered))
+    if state.progress.operation == "resolve_conflicts" and not state.results:  # the response itself was at fault
+        return state.children
+    concerned = find_concerned(gathered, findings)
+    names = (sub_task.id for sub_task in step.sub_tasks)
+    return tuple(job for name, job in zip(names, state.children, strict=True) if name not in concerned)
+
+
 async def decide(run: PhaseRun, happening: Happening) -> NextAction:
     """Advance the task, and stage what the decision brings with it."""
     progress, decision = advance(run.state.progress, happening)
-    is_new_step = not isinstance(happening, AttemptFailed)
-    if is_new_step and not isinstance(decision, Halt):
-        run.stage(previous=(), previous_files=None)
-    reset = decision.reset if isinstance(decision, StartAttempt) else "none"
+    is_same_step = isinstance(happening, AttemptFailed | ConflictsFound)
+    if not is_same_step and not isinstance(decision, Halt):
+        run.stage(previous=(), previous_files=None, **NO_CHILDREN)
+    if isinstance(happening, AttemptFailed) and isinstance(decision, Halt):
+        run.stage(kept=())  # another attempt than the one that a person has seen fail
+    reset = decision.reset if isinstance(decision, StartAttempt | StartSubTasks) else "none"
     run.stage(progress=progress, reset=reset, is_violation=False, follow_up=())
     await prepare_wait(run, decision)
     return CONTINUE if isinstance(decision, End) else to_action(decision)
@@ -109,12 +173,10 @@ def build_result(run: PhaseRun, decision: AwaitReview | End, files: tuple[str, .
     """Return the result of a task as it is now."""
     state, before = run.state, run.state.result
     status = "awaiting_merge" if isinstance(decision, AwaitReview) else decision.status
-    if status == "completed":
-        status = "awaiting_merge"
     return TaskResult(
         status,
         _digest(run),
-        branch_of(state.task_id),
+        branch_of(state.task_id) if state.parent is None else None,
         state.repository.base_commit,
         state.head,
         files if files is not None else (before.output_files if before is not None else ()),
@@ -150,9 +212,25 @@ async def _message(run: PhaseRun) -> str:
     subject = _first_line(step.description if step is not None else state.input.task.description)
     if state.progress.stage == "changes":
         subject = _first_line(f"Requested changes: {state.notes[-1]}" if state.notes else "Requested changes")
-    response = parse_files((await run.read_document(state.responses[0])).decode(), state.form)
+    explanation = await _explain(run)
     trailer = f"Forge-Task: {state.task_id}" + (f"\nForge-Step: {step.id}" if step is not None else "")
-    return "\n\n".join(part for part in (subject, response.explanation.strip(), trailer) if part) + "\n"
+    return "\n\n".join(part for part in (subject, explanation, trailer) if part) + "\n"
+
+
+async def _explain(run: PhaseRun) -> str:
+    """Return what the model writes about the attempt; of a step with sub-tasks, what each of them has done."""
+    state = run.state
+    if state.gathered is not None:
+        return render_digests(read_gathered(await run.read_document(state.gathered)).digests)
+    response = parse_files((await run.read_document(state.responses[0])).decode(), state.form)
+    return response.explanation.strip()
+
+
+async def _output_digest(run: PhaseRun) -> str:
+    """Return what a sub-task has done, short enough for a prompt that has the digests of all of them (D18)."""
+    step, text = run.state.progress.current, " ".join((await _explain(run)).split())
+    digest = text or (step.description if step is not None else "")
+    return digest if len(digest) <= _MAX_DIGEST else digest[: _MAX_DIGEST - 1] + "…"
 
 
 def _first_line(text: str) -> str:

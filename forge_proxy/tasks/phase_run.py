@@ -11,6 +11,7 @@ import orjson
 from forge_proxy.core.jobs.errors import JobNotReadable
 from forge_proxy.core.jobs.records import Document, NewEvent
 from forge_proxy.core.jsontypes import Json
+from forge_proxy.core.tasks.ids import branch_of
 from forge_proxy.core.tasks.records import TaskState, read_task, write_task
 from forge_proxy.core.tasks.scopes import WriteScope
 from forge_proxy.core.tasks.task_scope import scope_of_step, scope_of_task
@@ -48,9 +49,10 @@ class PhaseRun:
     def scope(self) -> WriteScope:
         """What the present attempt may write."""
         wanted, progress = self.state.input, self.state.progress
-        whole = scope_of_task(wanted.task, self.deps.config.protected, is_planned=progress.is_planned)
+        whole = scope_of_task(wanted.task, self.deps.config.protected, is_planned=wanted.plan)
         step = progress.current
-        return whole if step is None else scope_of_step(whole, step)
+        scope = whole if step is None else scope_of_step(whole, step)
+        return replace(scope, may=self.state.conflicts) if progress.operation == "resolve_conflicts" else scope
 
     def stage(self, *events: NewEvent, documents: Sequence[Document] = (), **changes: Any) -> None:
         """Stage events, documents, and changes of the state."""
@@ -65,10 +67,21 @@ class PhaseRun:
             place["step"] = step
         return NewEvent(kind, {**place, **data})
 
+    @property
+    def base(self) -> str:
+        """The commit from which the task or the sub-task has begun."""
+        return self.state.repository.base_commit if self.state.parent is None else self.state.parent.commit
+
+    @property
+    def own_worktree(self) -> Worktree:
+        """The worktree, also if it does not exist or was not stored."""
+        state = self.state
+        unknown = Worktree(state.task_id, state.repository.path, "", branch_of(state.task_id), self.base)
+        return state.worktree or unknown
+
     async def worktree(self) -> Worktree:
         """Return the worktree, which is created again if somebody has removed it."""
-        state = self.state
-        base = state.repository.base_commit if state.parent is None else state.parent.commit
+        state, base = self.state, self.base
         return await self.deps.repositories.open_worktree(state.repository.path, state.task_id, base)
 
     async def read_document(self, digest: str) -> bytes:

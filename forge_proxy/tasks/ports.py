@@ -121,6 +121,8 @@ class CheckRequest:
     files: tuple[str, ...]
     """The paths that the task has changed since its base, which linters and formatters look at."""
     config: ValidationConfig
+    is_part: bool = False
+    """Whether the rest of the change is missing: only what looks at single files is run, and no code is executed."""
 
 
 class Checks(Protocol):

@@ -17,9 +17,8 @@ from forge_proxy.tasks.ports import CheckRequest
 async def prepare(run: PhaseRun) -> NextAction:
     """Create the worktree of a task in place of what an earlier one with its id has left."""
     state, repositories = run.state, run.deps.repositories
-    base = state.repository.base_commit if state.parent is None else state.parent.commit
-    worktree = await repositories.create_worktree(state.repository.path, state.task_id, base)
-    run.stage(run.event("prepared", branch=worktree.branch, base=base), worktree=worktree, head=base)
+    worktree = await repositories.create_worktree(state.repository.path, state.task_id, run.base)
+    run.stage(run.event("prepared", branch=worktree.branch, base=run.base), worktree=worktree, head=run.base)
     return RECORD_BASELINE if state.baseline is None else to_action(first_decision(state.progress))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,10 +12,19 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jobs.actions import NewJob, RunPhase, write_action
 from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
 from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, JobStatus, NewEvent, StoredJob
-from forge_proxy.core.tasks.decisions import CONTINUE, AwaitReview, Decision, End, Halt, StartAttempt, to_action
+from forge_proxy.core.tasks.decisions import (
+    CONTINUE,
+    AwaitReview,
+    Decision,
+    End,
+    Halt,
+    StartAttempt,
+    StartSubTasks,
+    to_action,
+)
 from forge_proxy.core.tasks.errors import MergeConflict
 from forge_proxy.core.tasks.happenings import Answered, ChangesRequested, Happening, RetryRequested, ReviewEnded
-from forge_proxy.core.tasks.ids import branch_of
+from forge_proxy.core.tasks.ids import SUB_TASK_MARK, branch_of, is_sub_task_id
 from forge_proxy.core.tasks.models import ForgeTaskInput, TaskDefinition
 from forge_proxy.core.tasks.paths import find_path_fault
 from forge_proxy.core.tasks.progress import TaskProgress
@@ -28,6 +37,7 @@ from forge_proxy.jobs.ports import JobFilter
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.tasks.errors import TaskConflict, TaskNotFound, as_task_errors
+from forge_proxy.tasks.evaluating import NO_CHILDREN
 from forge_proxy.tasks.phase_run import TaskDeps
 from forge_proxy.tasks.task_handler import TaskHandler
 
@@ -63,6 +73,11 @@ class Tasks:
             self._check_notify_url(notify_url)
         claim = None if key is None else IdempotencyClaim(f"task:{key}", _digest_of(wanted))
         _check_paths(wanted.task, self._deps.config.protected)
+        if wanted.task.task_id is not None and is_sub_task_id(wanted.task.task_id):
+            raise InvalidRequest(
+                "task.task_id", f"{SUB_TASK_MARK!r} is part of the ids of sub-tasks; choose another id"
+            )
+        wanted = wanted.model_copy(update={"max_fan_out_depth": self._depth_of(wanted)})
         task_id = wanted.task.task_id or new_job_id("task", self._deps.now())
         repository = await self._inspect(wanted, task_id, claim)
         progress = TaskProgress.begin(is_planned=wanted.plan, max_attempts=wanted.max_attempts)
@@ -77,6 +92,13 @@ class Tasks:
         except JobIdInUse as error:
             raise TaskConflict(f"a job with the id {task_id} exists already; choose another task_id") from error
         return await self.get(job.id)
+
+    def _depth_of(self, wanted: ForgeTaskInput) -> int:
+        """Return how deep sub-tasks may be nested (D17). Raises `InvalidRequest`."""
+        limit, own = self._deps.config.max_fan_out_depth, wanted.max_fan_out_depth
+        if own is not None and own > limit:
+            raise InvalidRequest("max_fan_out_depth", f"{own}; {limit} is possible (tasks.max_fan_out_depth)")
+        return limit if own is None else own
 
     async def _inspect(self, wanted: ForgeTaskInput, task_id: str, claim: IdempotencyClaim | None) -> RepositoryState:
         """Return the state of the repository. Raises `TaskConflict` for an id in use, unless the submission repeats."""
@@ -97,9 +119,21 @@ class Tasks:
 
     async def list(self, *, before: str | None, limit: int, status: JobStatus | None) -> Sequence[JobHead]:
         """Return tasks, newest first; with `before` only those older than that task."""
-        which = JobFilter(kind=TaskHandler.kind, status=status, by_time=True)
+        which = JobFilter(kind=TaskHandler.kind, status=status, is_top=True, by_time=True)
         with as_task_errors(before or ""):
             return await self._jobs.list(which, before=before, limit=limit)
+
+    async def list_sub_tasks(self, task_id: str) -> Sequence[StoredTask]:
+        """Return the sub-tasks of a task and those below them, oldest first."""
+        found: list[StoredTask] = []
+        job = await self._jobs.get(task_id)
+        below = {task_id}
+        for head in await self._jobs.list_descendants([job.root]):
+            if head.parent in below:
+                below.add(head.id)
+                with suppress(TaskNotFound):  # it was deleted meanwhile
+                    found.append(await self.get(head.id))
+        return found
 
     async def follow_events(self, task_id: str, after: int = 0) -> AsyncGenerator[JobEvent]:
         """Yield the events of a task with ids greater than `after` as they happen, until it or the daemon ends."""
@@ -221,7 +255,9 @@ class Tasks:
             progress, decision = advance(state.progress, happening)
         except HappeningUnexpected as error:
             raise TaskConflict(str(error)) from error
-        reset = decision.reset if isinstance(decision, StartAttempt) else "none"
+        reset = decision.reset if isinstance(decision, StartAttempt | StartSubTasks) else "none"
+        if happening != Answered("retry"):
+            changes = {**NO_CHILDREN, **changes}
         state = replace(state, progress=progress, reset=reset, follow_up=(), **changes)
         if isinstance(decision, End) and state.result is not None:
             state = replace(state, result=replace(state.result, status=_status_of(decision)))

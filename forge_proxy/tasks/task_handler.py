@@ -12,7 +12,7 @@ from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadabl
 from forge_proxy.core.jobs.outcomes import write_error
 from forge_proxy.core.jobs.records import NewEvent, StoredJob
 from forge_proxy.core.store_errors import StoreUnavailable
-from forge_proxy.core.tasks.decisions import CONTINUE, PREPARE, TIMEOUTS, AwaitReview
+from forge_proxy.core.tasks.decisions import CONTINUE, PREPARE, START_SUB_TASKS, TIMEOUTS, AwaitReview
 from forge_proxy.core.tasks.errors import GitFailed
 from forge_proxy.core.tasks.happenings import AttemptImpossible
 from forge_proxy.core.tasks.ids import branch_of
@@ -23,6 +23,8 @@ from forge_proxy.tasks.assembling import assemble_context
 from forge_proxy.tasks.attempt_errors import AttemptError
 from forge_proxy.tasks.calling import call_llm
 from forge_proxy.tasks.evaluating import decide, evaluate_transition, fail_attempt, prepare_wait
+from forge_proxy.tasks.fanning_out import start_sub_tasks
+from forge_proxy.tasks.gathering import gather
 from forge_proxy.tasks.phase_run import PhaseRun, TaskDeps
 from forge_proxy.tasks.preparing import prepare, record_baseline
 from forge_proxy.tasks.results import write_outcome
@@ -37,6 +39,8 @@ _PHASES: Mapping[str, Callable[[PhaseRun], Awaitable[NextAction]]] = {
     "write_output": write_output,
     "validate_output": validate_output,
     "evaluate_transition": evaluate_transition,
+    "start_sub_tasks": start_sub_tasks,
+    "gather": gather,
 }
 _NOT_OURS = (StoreUnavailable, JobNotFound, JobConflict, JobNotReadable, Cancelled)
 """Errors that the scheduler handles."""
@@ -48,7 +52,7 @@ class TaskHandler:
     kind = "task"
 
     def __init__(self, deps: TaskDeps, discard: Callable[[Worktree], None]) -> None:
-        """`discard` is called with the worktree of a cancelled task, which is to be removed."""
+        """`discard` is called with the worktree of a cancelled task, which is to be removed. It may not exist."""
         self._deps = deps
         self._discard = discard
 
@@ -77,9 +81,7 @@ class TaskHandler:
 
     def on_cancel(self, writer: JobWriter) -> None:
         """See the port."""
-        worktree = PhaseRun(writer, self._deps).state.worktree
-        if worktree is not None:
-            self._discard(worktree)
+        self._discard(PhaseRun(writer, self._deps).own_worktree)
 
     async def _run(self, run: PhaseRun, phase: RunPhase) -> NextAction:
         if phase.phase == CONTINUE.phase:
@@ -107,12 +109,14 @@ class TaskHandler:
         return Finished("completed")
 
     async def _remove(self, run: PhaseRun) -> None:
-        if run.state.worktree is not None:
-            await self._deps.repositories.remove_worktree(run.state.worktree)
+        """Remove the worktree; of a sub-task also the branch, which has no commits of its own."""
+        await self._deps.repositories.remove_worktree(run.own_worktree, keep_branch=run.state.parent is None)
 
 
 async def _halt(run: PhaseRun, phase: RunPhase, error: Exception) -> NextAction:
     """Halt a task because of what cannot be classified. A person may have it retried from the present step."""
+    if phase.phase != START_SUB_TASKS.phase:
+        run.stage(kept=run.state.children)  # what the sub-tasks have written is not at fault
     return await decide(run, AttemptImpossible(f"{phase.phase}: {_describe(error, phase)}"))
 
 

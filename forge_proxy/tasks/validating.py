@@ -25,7 +25,6 @@ async def validate_output(run: PhaseRun) -> NextAction:
 async def check_request(run: PhaseRun, worktree: Worktree) -> CheckRequest:
     """Return what is checked: the files that the task has changed, its earlier steps included."""
     state = run.state
-    base = state.repository.base_commit if state.parent is None else state.parent.commit
-    changed = await run.deps.repositories.changed_files(worktree, base)
+    changed = await run.deps.repositories.changed_files(worktree, run.base)
     files = tuple(sorted({*changed, *state.written}))
-    return CheckRequest(worktree, files, state.input.task.validation)
+    return CheckRequest(worktree, files, state.input.task.validation, is_part=state.parent is not None)

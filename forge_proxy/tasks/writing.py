@@ -14,6 +14,7 @@ from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.plan_validation import find_plan_faults
 from forge_proxy.core.tasks.responses import parse_files, parse_json
 from forge_proxy.core.tasks.workspace import Worktree
+from forge_proxy.tasks.gathering import read_gathered_outputs, write_gathered_files
 from forge_proxy.tasks.phase_run import PhaseRun
 
 
@@ -31,7 +32,11 @@ async def write_output(run: PhaseRun) -> NextAction:
         *(Finding("edits", fault.message, fault.path) for fault in applied.faults),
         *(Finding("scope" if one.is_outside else "response", one.message, one.path) for one in applied.rejected),
     )
-    if applied.faults and not applied.rejected and not state.follow_up:
+    is_resolution = state.progress.operation == "resolve_conflicts"
+    if is_resolution:
+        missing = [path for path in state.conflicts if path not in applied.files]
+        findings = (*findings, *(Finding("response", "there is no version of this file", path) for path in missing))
+    if applied.faults and not applied.rejected and not state.follow_up and not is_resolution:
         event = run.event("edits_failed", edits=len(applied.faults))
         run.stage(
             event,
@@ -39,8 +44,12 @@ async def write_output(run: PhaseRun) -> NextAction:
             follow_up=tuple(Finding("edits", fault.describe(), fault.path) for fault in applied.faults),
         )
         return ASSEMBLE
-    await repositories.write(worktree, applied.files)
-    written = tuple(sorted(applied.files))
+    if is_resolution and not findings:
+        await write_gathered_files(run, await read_gathered_outputs(run), applied.files)
+        written = run.state.written
+    else:
+        await repositories.write(worktree, applied.files)
+        written = tuple(sorted(applied.files))
     is_violation = any(one.is_outside for one in applied.rejected)
     event = run.event("written", files=[*written], levels=[*levels], findings=len(findings))
     run.stage(event, calls=calls, written=written, findings=findings, is_violation=is_violation, follow_up=())
@@ -88,7 +97,7 @@ async def _check_plan(run: PhaseRun) -> NextAction:
         targets=state.input.task.target_files,
         existing=existing,
         scope=run.scope,
-        max_depth=state.input.max_fan_out_depth,
+        max_depth=state.input.max_fan_out_depth or 0,
     )
     findings = tuple(Finding("plan", fault) for fault in faults)
     run.stage(run.event("planned", steps=len(plan.steps), findings=len(findings)), findings=findings)

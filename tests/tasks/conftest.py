@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,16 @@ from typing import Any
 
 import pytest
 
+from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.jobs.records import JobEvent
 from forge_proxy.core.tasks.findings import Baseline, Finding, ValidationResult
 from forge_proxy.core.tasks.models import ForgeTaskInput
+from forge_proxy.daemon.tasks import TaskParts
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
+from forge_proxy.jobs.background_tasks import BackgroundTasks
 from forge_proxy.jobs.kinds import JobKinds
 from forge_proxy.jobs.local_scheduler import LocalScheduler
 from forge_proxy.jobs.phases import PhaseDeps
@@ -30,14 +34,15 @@ from forge_proxy.tasks.phase_run import TaskDeps
 from forge_proxy.tasks.ports import CheckRequest
 from forge_proxy.tasks.service import StoredTask, Tasks
 from forge_proxy.tasks.structured_call import StructuredCaller
-from forge_proxy.tasks.task_handler import TaskHandler
 from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.repository import UserRepository, create_repository, repositories_of
-from tests.fakes.scripted import ScriptedHttp
-from tests.fakes.task_model import TaskModel
+from tests.fakes.scripted import ScriptedHttp, ScriptedResponse, whole
+from tests.fakes.task_model import TaskModel, TaskRequest
 
 SECONDS = 30
 CART = "class Cart:\n    def __init__(self):\n        self.items = []\n"
+_OWN = ("plan", "max_attempts", "base", "models", "max_fan_out_depth", "conflicts")
+"""Fields of a submission that are not those of its task."""
 FILES: dict[str, str | bytes] = {"cart.py": CART, "README.md": "# Shop\n", "AGENTS.md": "Use type hints.\n"}
 
 
@@ -46,6 +51,8 @@ class FakeChecks:
     """`tasks.ports.Checks` that finds each line with `BAD` in Python files, and removes trailing `FIXME`."""
 
     seen: list[CheckRequest] = field(default_factory=list[CheckRequest])
+    merged_findings: list[str] = field(default_factory=list[str])
+    """Paths in which the next checks of whole changes have a finding, one for each check."""
 
     async def fix(self, request: CheckRequest) -> None:
         self._fix(request)
@@ -63,6 +70,8 @@ class FakeChecks:
         self.seen.append(request)
         known = {(finding.path, finding.message) for finding in baseline.findings}
         found = tuple(one for one in self._find(request) if (one.path, one.message) not in known)
+        if self.merged_findings and not request.is_part:
+            found += (Finding("lint", "only in the merged files", self.merged_findings.pop(0), 1),)
         return [ValidationResult("lint", not found, findings=found), ValidationResult("format", True)]
 
     def _find(self, request: CheckRequest) -> list[Finding]:
@@ -75,10 +84,39 @@ class FakeChecks:
         return found
 
 
+@dataclass
+class TaskHttp(ScriptedHttp):
+    """`HttpClient` of a scripted model, which answers a generation once `before` has returned."""
+
+    before: Callable[[TaskRequest], Awaitable[None]] | None = None
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: RequestBody | None = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float | None = None,
+    ) -> AsyncGenerator[ScriptedResponse]:
+        if self.before is not None and method == "POST":
+            request = TaskRequest.read(json.loads(whole(body)))
+            if request.operation == "generate":
+                await self.before(request)
+        async with super().open(method, url, body=body, headers=headers, seconds=seconds) as response:
+            yield response
+
+
 class World:
     """A repository, its tasks, and the model that works on them."""
 
-    def __init__(self, folder: Path, model: TaskModel, tasks: Tasks, repository: UserRepository) -> None:
+    def __init__(
+        self, folder: Path, model: TaskModel, tasks: Tasks, repository: UserRepository, checks: FakeChecks,
+        http: TaskHttp,
+    ) -> None:  # fmt: skip
+        self.http = http
+        self.checks = checks
         self.folder = folder
         self.model = model
         self.tasks = tasks
@@ -87,7 +125,7 @@ class World:
     async def submit(self, **fields: Any) -> StoredTask:
         """Submit a task that changes cart.py."""
         wanted: dict[str, Any] = {"description": "Add a total.", "target_files": ["cart.py"], "task_id": "total"}
-        own = {name: fields.pop(name) for name in list(fields) if name in ("plan", "max_attempts", "base", "models")}
+        own = {name: fields.pop(name) for name in list(fields) if name in _OWN}
         return await self.tasks.submit(
             ForgeTaskInput.model_validate(
                 {"task": {**wanted, **fields}, "repository": str(self.repository.path), **own}
@@ -127,6 +165,12 @@ class World:
             line for line in listed.splitlines() if line.startswith("worktree ") and str(self.folder / "state") in line
         ]
 
+    async def wait_until_clean(self) -> None:
+        """Wait until no worktree of a task is left: those of cancelled ones are removed in the background."""
+        async with asyncio.timeout(SECONDS):
+            while self.worktrees():  # noqa: ASYNC110 - nothing reports that they are removed
+                await asyncio.sleep(0.05)
+
 
 @asynccontextmanager
 async def open_world(
@@ -134,13 +178,15 @@ async def open_world(
     *rules: dict[str, Any],
     tiers: dict[str, Any] | None = None,
     window: int | None = 32_768,
+    max_depth: int = 1,
     files: dict[str, str | bytes] | None = None,
 ) -> AsyncGenerator[World]:
     """Open a world whose model answers by these rules."""
     path = folder / "repository"
     repository = UserRepository(path) if path.exists() else create_repository(path, files or FILES)
     model = TaskModel.of(*rules)
-    backend = OpenAICompatible("http://scripted", ScriptedHttp((), model=model.answer, window=window))
+    http = TaskHttp((), model=model.answer, window=window)
+    backend = OpenAICompatible("http://scripted", http)
     engine = Engine(EngineConfig(backend, MonotonicClock(), lambda _: None))
     store = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{folder}/jobs.db")
     errors: list[Exception] = []
@@ -155,21 +201,22 @@ async def open_world(
     def report(_: str, error: Exception) -> None:
         errors.append(error)
 
-    config = TasksConfig(repositories=(path,))
+    config = TasksConfig(repositories=(path,), max_fan_out_depth=max_depth)
     form = {"generation": {"response_form": "json"}}
     caller = StructuredCaller(engine, TiersConfig.model_validate(tiers or form), MonotonicClock())
-    deps = TaskDeps(
-        repositories_of(folder / "state", path), FakeChecks(), caller, open_jobs, config, time.time, report
-    )  # fmt: skip
-    kinds = JobKinds(TaskHandler(deps, lambda _: None))
+    checks = FakeChecks()
+    deps = TaskDeps(repositories_of(folder / "state", path), checks, caller, open_jobs, config, time.time, report)
+    parts = TaskParts(deps, BackgroundTasks())
+    kinds = JobKinds(*parts.handlers())
     phases = PhaseDeps(kinds, time.time, report)
     writers = JobWriters(open_store, time.time)
     jobs = Jobs(writers, LocalScheduler(writers, phases, {"tasks": lambda: 4, "checks": lambda: 1}), phases)
     tasks = Tasks(jobs, deps)
     try:
-        yield World(folder, model, tasks, repository)
+        yield World(folder, model, tasks, repository, checks, http)
     finally:
         await jobs.close()
+        await parts.cleaning.close()
         await store.close()
     assert not errors
 

@@ -7,6 +7,8 @@ import re
 from forge_proxy.core.errors import InvalidRequest
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SUB_TASK_MARK = ".sub."
+"""Separates the id of a sub-task from that of its parent."""
 MAX_LENGTH = 128
 """The longest id of a sub-task, which contains those of the tasks above it. It is also the limit of the ids of jobs."""
 
@@ -29,7 +31,12 @@ def check_id(text: str, at: str) -> str:
 
 def sub_task_id(parent: str, sub_task: str) -> str:
     """Return the id under which a sub-task of `parent` runs."""
-    return f"{parent}.sub.{sub_task}"
+    return f"{parent}{SUB_TASK_MARK}{sub_task}"
+
+
+def is_sub_task_id(task_id: str) -> bool:
+    """Whether an id is that of a sub-task."""
+    return SUB_TASK_MARK in task_id
 
 
 def branch_of(task_id: str) -> str:

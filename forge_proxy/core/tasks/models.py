@@ -41,6 +41,8 @@ def _check_id(text: str) -> str:
     return text
 
 
+MAX_FAN_OUT_DEPTH = 3
+"""How deep sub-tasks can be nested: jobs can be four above one another."""
 TaskId = Annotated[str, AfterValidator(_check_id)]
 _Paths = Annotated[tuple[str, ...], Field(max_length=500)]
 
@@ -93,8 +95,17 @@ class ForgeTaskInput(_Model):
     base: str | None = Field(default=None, max_length=200, description="The base branch. Default: the current one.")
     plan: bool = Field(default=False, description="Whether a plan with several steps is made first.")
     max_attempts: int = Field(default=2, ge=1, le=5, description="Attempts of each step.")
-    max_fan_out_depth: int = Field(
-        default=0, ge=0, le=0, description="How deep sub-tasks may be nested (D17). This version has no sub-tasks."
+    max_fan_out_depth: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_FAN_OUT_DEPTH,
+        description="How deep the sub-tasks of a plan may be nested; 0: there are none."
+        " Default and maximum: tasks.max_fan_out_depth.",
+    )
+    conflicts: Literal["resolve", "fail"] = Field(
+        default="resolve",
+        description="What happens if sub-tasks write different versions of a file. resolve: a model writes one version;"
+        " fail: the task halts.",
     )
     models: Mapping[CapabilityTier, str] = Field(
         default_factory=dict[CapabilityTier, str], description="Models in place of those of the settings, by tier."
@@ -171,7 +182,10 @@ class SubTask(_Model):
 
 
 class PlanStep(_Model):
-    """One step of a plan, which ends in one commit."""
+    """One step of a plan, which ends in one commit.
+
+    Its targets that are targets of none of its sub-tasks may be written by all of them.
+    """
 
     id: TaskId
     description: str = Field(min_length=1)
@@ -181,6 +195,8 @@ class PlanStep(_Model):
     must_not_write: _Paths = ()
     capability_tier: CapabilityTier | None = None
     sub_tasks: tuple[SubTask, ...] = ()
+    max_fan_out_depth: int | None = Field(default=None, ge=0, le=MAX_FAN_OUT_DEPTH)
+    """How deep its sub-tasks may be nested (D17); by default, as deep as those of the plan."""
 
 
 class Plan(_Model):
@@ -188,10 +204,12 @@ class Plan(_Model):
 
     explanation: str
     steps: Annotated[tuple[PlanStep, ...], Field(min_length=1, max_length=50)]
-    max_fan_out_depth: int | None = Field(default=None, ge=0, le=3)
+    max_fan_out_depth: int | None = Field(default=None, ge=0, le=MAX_FAN_OUT_DEPTH)
+    """For steps that do not specify their own."""
 
 
-TaskStatus: TypeAlias = Literal["awaiting_merge", "merged", "rejected", "halted", "failed", "cancelled"]
+TaskStatus: TypeAlias = Literal["awaiting_merge", "merged", "rejected", "completed", "halted", "failed", "cancelled"]
+"""`completed`: a sub-task, whose parent takes over what it has written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias
 
 from forge_proxy.core.tasks.models import CapabilityTier
 
-OperationName: TypeAlias = Literal["plan", "generate", "resolve_conflicts"]
-ResponseKind: TypeAlias = Literal["plan", "files"]
+OperationName: TypeAlias = Literal["plan", "generate", "gather", "resolve_conflicts"]
+ResponseKind: TypeAlias = Literal["plan", "files", "digests"]
+"""`digests`: an operation without a call of its own, which takes over what sub-tasks return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,13 @@ OPERATIONS: Mapping[OperationName, Operation] = {
             "",  # depends on the domain of the task
             "files",
             CapabilityTier.GENERATION,
+            is_checked=True,
+        ),
+        Operation(
+            "gather",
+            "",  # its sub-tasks have prompts
+            "digests",
+            CapabilityTier.GENERATION,  # of its sub-tasks
             is_checked=True,
         ),
         Operation(

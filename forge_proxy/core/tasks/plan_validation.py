@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from forge_proxy.core.tasks.ids import MAX_LENGTH, sub_task_id
+from forge_proxy.core.jobs.limits import MAX_CHILDREN, MAX_TREE
+from forge_proxy.core.tasks.ids import MAX_LENGTH, SUB_TASK_MARK, is_sub_task_id, sub_task_id
 from forge_proxy.core.tasks.models import Plan, PlanStep, SubTask
-from forge_proxy.core.tasks.paths import find_path_fault
+from forge_proxy.core.tasks.paths import find_path_fault, fold_case
 from forge_proxy.core.tasks.scopes import WriteScope
+
+_REPEATED = 4
+"""Characters that are added to the id of a sub-task that is repeated, such as `.2`."""
 
 
 def find_plan_faults(
@@ -21,8 +25,9 @@ def find_plan_faults(
 ) -> tuple[str, ...]:
     """Return what is wrong with a plan, each with the place in it. `existing` are the files of the repository."""
     return (
-        *_check_ids(plan),
-        *_check_depth(plan, task_id, max_depth),
+        *_check_ids(plan, task_id),
+        *_check_depth(plan, max_depth),
+        *_check_size(plan),
         *_check_paths(plan, scope),
         *_check_context(plan, existing),
         *_check_coverage(plan, targets),
@@ -37,17 +42,22 @@ def written_by(part: PlanStep | SubTask) -> tuple[str, ...]:
 
 def _parts(plan: Plan) -> Iterator[tuple[str, PlanStep | SubTask]]:
     """Yield each step and each sub-task, with its place in the plan."""
+    for number, step in enumerate(plan.steps):
+        yield from _parts_of(step, number)
+
+
+def _parts_of(step: PlanStep, number: int) -> Iterator[tuple[str, PlanStep | SubTask]]:
+    """Yield a step and the sub-tasks below it."""
 
     def below(at: str, part: PlanStep | SubTask) -> Iterator[tuple[str, PlanStep | SubTask]]:
         yield at, part
         for number, sub_task in enumerate(part.sub_tasks):
             yield from below(f"{at}.sub_tasks[{number}]", sub_task)
 
-    for number, step in enumerate(plan.steps):
-        yield from below(f"steps[{number}]", step)
+    yield from below(f"steps[{number}]", step)
 
 
-def _check_ids(plan: Plan) -> Iterator[str]:
+def _check_ids(plan: Plan, task_id: str) -> Iterator[str]:
     def duplicates(at: str, parts: Sequence[PlanStep | SubTask]) -> Iterator[str]:
         seen: set[str] = set()
         for number, part in enumerate(parts):
@@ -58,17 +68,42 @@ def _check_ids(plan: Plan) -> Iterator[str]:
     yield from duplicates("steps", plan.steps)
     for at, part in _parts(plan):
         yield from duplicates(f"{at}.sub_tasks", part.sub_tasks)
+        if is_sub_task_id(part.id):
+            yield f"{at}.id: {part.id!r} contains {SUB_TASK_MARK!r}, which separates the ids of sub-tasks"
+
+    def too_long(at: str, parent: str, sub_tasks: Sequence[SubTask]) -> Iterator[str]:
+        for number, sub_task in enumerate(sub_tasks):
+            place, full = f"{at}.sub_tasks[{number}]", sub_task_id(parent, sub_task.id)
+            if len(full) > MAX_LENGTH - _REPEATED:
+                yield f"{place}.id: too long for a sub-task of {parent}"
+            yield from too_long(place, full, sub_task.sub_tasks)
+
+    for number, step in enumerate(plan.steps):
+        yield from too_long(f"steps[{number}]", task_id, step.sub_tasks)
 
 
-def _check_depth(plan: Plan, task_id: str, max_depth: int) -> Iterator[str]:
+def _check_depth(plan: Plan, max_depth: int) -> Iterator[str]:
+    for number, step in enumerate(plan.steps):
+        own = step.max_fan_out_depth if step.max_fan_out_depth is not None else plan.max_fan_out_depth
+        if own is not None and own > max_depth:
+            yield f"steps[{number}].max_fan_out_depth: {own}; {max_depth} is possible here"
+        limit = max_depth if own is None else min(own, max_depth)
+        for at, part in _parts_of(step, number):
+            if part.sub_tasks and at.count("sub_tasks") >= limit:
+                yield f"{at}.sub_tasks: sub-tasks may be nested {limit} deep here"
+            if len(part.sub_tasks) == 1:
+                yield f"{at}.sub_tasks: expected at least two sub-tasks, or none"
+
+
+def _check_size(plan: Plan) -> Iterator[str]:
+    """Check the number of sub-tasks: each is a job."""
+    total = -len(plan.steps)
     for at, part in _parts(plan):
-        depth = at.count("sub_tasks")
-        if part.sub_tasks and depth >= max_depth:
-            yield f"{at}.sub_tasks: sub-tasks may be nested {max_depth} deep here"
-        if len(part.sub_tasks) == 1:
-            yield f"{at}.sub_tasks: expected at least two sub-tasks, or none"
-        if depth and len(sub_task_id(task_id, part.id)) > MAX_LENGTH - 40 * (depth - 1):
-            yield f"{at}.id: too long for a sub-task of {task_id}"
+        total += 1
+        if len(part.sub_tasks) > MAX_CHILDREN:
+            yield f"{at}.sub_tasks: {len(part.sub_tasks)} sub-tasks; {MAX_CHILDREN} are possible"
+    if total >= MAX_TREE:
+        yield f"steps: {total} sub-tasks; {MAX_TREE - 1} are possible"
 
 
 def _check_paths(plan: Plan, scope: WriteScope) -> Iterator[str]:
@@ -86,14 +121,13 @@ def _check_paths(plan: Plan, scope: WriteScope) -> Iterator[str]:
 
 
 def _find_shared(sub_tasks: Sequence[SubTask]) -> tuple[str, ...]:
-    """Return the paths that more than one of the sub-tasks writes."""
+    """Return the paths that more than one of the sub-tasks writes. Paths that only differ in case are the same."""
     seen: set[str] = set()
     shared: dict[str, None] = {}
     for sub_task in sub_tasks:
-        for path in written_by(sub_task):
-            if path in seen:
-                shared[path] = None
-            seen.add(path)
+        own = {fold_case(path): path for path in written_by(sub_task)}
+        shared |= dict.fromkeys(path for folded, path in own.items() if folded in seen)
+        seen |= own.keys()
     return tuple(shared)
 
 
@@ -101,13 +135,12 @@ def _check_context(plan: Plan, existing: Collection[str]) -> Iterator[str]:
     """Check that context files exist or are written by an earlier step."""
     known, later = set(existing), {path for step in plan.steps for path in written_by(step)}
     for number, step in enumerate(plan.steps):
-        for at, part in _parts(Plan(explanation="", steps=(step,))):
+        for at, part in _parts_of(step, number):
             for path in part.context_files:
                 if path in known or find_path_fault(path):
                     continue
-                place = at.replace("steps[0]", f"steps[{number}]", 1)
                 why = "no earlier step writes it" if path in later else "there is no such file"
-                yield f"{place}.context_files: {path!r}: {why}"
+                yield f"{at}.context_files: {path!r}: {why}"
         known |= {*written_by(step)}
 
 

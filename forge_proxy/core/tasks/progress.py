@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from forge_proxy.core.tasks.models import Plan, PlanStep, SubTask
+from forge_proxy.core.tasks.models import Plan, PlanStep
 from forge_proxy.core.tasks.operations import OperationName
 
 Stage: TypeAlias = Literal["planning", "steps", "changes", "review", "halted", "ended"]
@@ -36,17 +36,15 @@ class TaskProgress:
     """Attempts of all operations that have ended."""
 
     @classmethod
-    def begin(
-        cls, *, is_planned: bool, max_attempts: int, is_child: bool = False, part: SubTask | None = None
-    ) -> TaskProgress:
-        """Return the progress of a new task or, with `part`, of a sub-task."""
+    def begin(cls, *, is_planned: bool, max_attempts: int, part: PlanStep | None = None) -> TaskProgress:
+        """Return the progress of a new task or, with `part`, of a sub-task, which is a step of its own."""
         if part is not None:
-            step = PlanStep(**{name: getattr(part, name) for name in SubTask.model_fields})
-            plan = Plan(explanation="", steps=(step,))
-            return cls(max_attempts, is_child=True, plan=plan)
+            operation: OperationName = "gather" if part.sub_tasks else "generate"
+            plan = Plan(explanation="", steps=(part,))
+            return cls(max_attempts, is_child=True, plan=plan, operation=operation)
         if is_planned:
-            return cls(max_attempts, is_planned=True, is_child=is_child, stage="planning", operation="plan")
-        return cls(max_attempts, is_child=is_child)
+            return cls(max_attempts, is_planned=True, stage="planning", operation="plan")
+        return cls(max_attempts)
 
     @property
     def current(self) -> PlanStep | None:

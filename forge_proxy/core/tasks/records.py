@@ -46,6 +46,7 @@ class FailedAttempt:
     """An attempt that failed: part of the report of a halt (D15)."""
 
     step: str | None
+    """The step; of a sub-task also its id: `step/sub-task`."""
     attempt: int
     reason: str
     findings: tuple[Finding, ...] = ()
@@ -61,6 +62,8 @@ class ParentLink:
     """The worktree of the task that has started it, from which it reads its context (D28)."""
     commit: str
     """The commit from which it begins."""
+    outline: str = ""
+    """The plan around it, as its prompt shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +103,16 @@ class TaskState:
     """The digest of the document with the files of the attempt before."""
     notes: tuple[str, ...] = ()
     """What persons have written about earlier attempts."""
-    gathered: str | None = None
-    """The digest of the document with the files of the sub-tasks."""
     children: tuple[str, ...] = ()
-    """The jobs of the sub-tasks of the present attempt."""
+    """The jobs of the sub-tasks of the present step, in their order."""
+    kept: tuple[str, ...] = ()
+    """Those of them whose outputs the next attempt uses again."""
+    gathered: str | None = None
+    """The digest of the document with the outputs of the sub-tasks (`GatheredOutputs`)."""
+    conflicts: tuple[str, ...] = ()
+    """The files of which the sub-tasks have written different versions."""
+    output: str | None = None
+    """The digest of the document with the output of a sub-task (`SubTaskOutput`)."""
     calls: tuple[TaskCall, ...] = ()
     failures: tuple[FailedAttempt, ...] = ()
     halt: str = ""

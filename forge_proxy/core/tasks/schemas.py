@@ -45,6 +45,8 @@ def plan_schema(depth: int) -> JsonObject:
     }
     if depth > 0:
         step["sub_tasks"] = _list(_sub_task_schema(depth), 0)
+    if depth > 1:
+        step["max_fan_out_depth"] = {"type": "integer", "enum": [*range(depth + 1)]}
     return _object({"explanation": _TEXT, "steps": _list(_object(step))})
 
 

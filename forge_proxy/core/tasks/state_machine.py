@@ -45,7 +45,7 @@ class HappeningUnexpected(ValueError):
 
 def first_decision(progress: TaskProgress) -> Decision:
     """Return what a task whose worktree is prepared does first."""
-    return _begin_step(progress, "none")
+    return _decide_start(progress, "none")
 
 
 def advance(progress: TaskProgress, happening: Happening) -> tuple[TaskProgress, Decision]:
@@ -54,10 +54,9 @@ def advance(progress: TaskProgress, happening: Happening) -> tuple[TaskProgress,
     match happening:
         case PlanMade():
             after = replace(
-                progress, plan=happening.plan, stage="steps", operation="generate", attempt=1, violations=0,
-                attempts=progress.attempts + 1,
-            )  # fmt: skip
-            return after, _begin_step(after, "none")
+                progress, plan=happening.plan, stage="steps", attempt=1, violations=0, attempts=progress.attempts + 1
+            )
+            return _begin_step(after, "none")
         case AttemptSucceeded():
             return _succeed(replace(progress, attempts=progress.attempts + 1), happening.commit)
         case AttemptFailed():
@@ -98,11 +97,17 @@ def _check_stage(progress: TaskProgress, happening: Happening) -> None:
         raise HappeningUnexpected(f"{type(happening).__name__} in the stage {progress.stage}")
 
 
-def _begin_step(progress: TaskProgress, reset: Reset) -> Decision:
-    step = progress.current
-    if progress.stage == "steps" and step is not None and step.sub_tasks:
-        return StartSubTasks(reset)
-    return StartAttempt(reset)
+def _begin_step(progress: TaskProgress, reset: Reset) -> tuple[TaskProgress, Decision]:
+    """Begin an attempt of the present stage: with the sub-tasks of the step, if it has any."""
+    operation: OperationName = "plan" if progress.stage == "planning" else "generate"
+    if (step := progress.current) is not None and step.sub_tasks:
+        operation = "gather"
+    after = replace(progress, operation=operation)
+    return after, _decide_start(after, reset)
+
+
+def _decide_start(progress: TaskProgress, reset: Reset) -> Decision:
+    return StartSubTasks(reset) if progress.operation == "gather" else StartAttempt(reset)
 
 
 def _succeed(progress: TaskProgress, commit: str | None) -> tuple[TaskProgress, Decision]:
@@ -116,7 +121,7 @@ def _succeed(progress: TaskProgress, commit: str | None) -> tuple[TaskProgress, 
 def _next_step(progress: TaskProgress) -> tuple[TaskProgress, Decision]:
     after = replace(progress, step=progress.step + 1, operation="generate", attempt=1, violations=0)
     if after.step < after.step_count:
-        return after, _begin_step(after, "none")
+        return _begin_step(after, "none")
     if not any(after.commits):
         return replace(after, stage="ended"), End("failed", "all steps were skipped")
     return replace(after, stage="review"), AwaitReview()
@@ -129,9 +134,8 @@ def _fail(progress: TaskProgress, failed: AttemptFailed) -> tuple[TaskProgress, 
     limit = PLAN_ATTEMPTS if progress.stage == "planning" else progress.max_attempts
     if progress.attempt >= limit:
         return _halt(progress, f"{progress.attempt} attempts failed; the last one: {failed.reason}")
-    operation = progress.operation if progress.stage == "planning" else "generate"
-    after = replace(progress, operation=operation, attempt=progress.attempt + 1, violations=violations)
-    return after, _begin_step(after, _reset_of(after))
+    after = replace(progress, attempt=progress.attempt + 1, violations=violations)
+    return _begin_step(after, _reset_of(after))
 
 
 def _reset_of(progress: TaskProgress) -> Reset:
@@ -150,9 +154,7 @@ def _continue(progress: TaskProgress, answer: Literal["retry", "skip", "stop"]) 
     before = replace(progress, stage=progress.halted_in, attempt=1, violations=0)
     match answer:
         case "retry":
-            operation: OperationName = "plan" if before.stage == "planning" else "generate"
-            before = replace(before, operation=operation)
-            return before, _begin_step(before, _reset_of(before))
+            return _begin_step(before, _reset_of(before))
         case "skip":
             if before.stage == "changes":
                 return replace(before, stage="review"), AwaitReview()
@@ -170,8 +172,5 @@ def _retry_from(progress: TaskProgress, step: int) -> tuple[TaskProgress, Decisi
         raise HappeningUnexpected(f"there is no step {step + 1}; the task has {progress.step_count}")
     if progress.is_planned and progress.plan is None:
         return _continue(progress, "retry")
-    after = replace(
-        progress, stage="steps", step=step, operation="generate", attempt=1, violations=0,
-        commits=progress.commits[:step],
-    )  # fmt: skip
-    return after, _begin_step(after, "head")
+    after = replace(progress, stage="steps", step=step, attempt=1, violations=0, commits=progress.commits[:step])
+    return _begin_step(after, "head")

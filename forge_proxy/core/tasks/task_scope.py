@@ -24,5 +24,5 @@ def scope_of_task(task: TaskDefinition, protected: Sequence[str], *, is_planned:
 
 def scope_of_step(whole: WriteScope, step: PlanStep) -> WriteScope:
     """Return the scope of a step: its targets, and what it declares beyond them, within that of the task."""
-    named = (*written_by(step), *step.may_write)
+    named = tuple(dict.fromkeys((*written_by(step), *step.may_write)))
     return WriteScope(named, (*whole.must_not, *step.must_not_write), within=whole.may)

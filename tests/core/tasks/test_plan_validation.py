@@ -59,6 +59,27 @@ def test_a_plan_that_builds_on_its_own_files_is_valid() -> None:
             [step("one", sub_tasks=[step("x", sub_tasks=[step("p", "b.py"), step("q", "a.py")]), step("y", "d.py")])],
             "steps[0].sub_tasks[0].sub_tasks: sub-tasks may be nested 1 deep here",
         ),
+        (
+            [step("one", sub_tasks=[step("x", "a.py"), step("y", "A.py")])],
+            "steps[0].sub_tasks: 'A.py' is a target of several sub-tasks",
+        ),
+        (
+            [step("one", sub_tasks=[step("x.sub.y", "a.py"), step("y", "b.py")])],
+            "steps[0].sub_tasks[0].id: 'x.sub.y' contains '.sub.', which separates the ids of sub-tasks",
+        ),
+        (
+            [step("one", sub_tasks=[step(f"x{number}", f"{number}.py") for number in range(65)])],
+            "steps[0].sub_tasks: 65 sub-tasks; 64 are possible",
+        ),
+        (
+            [step(f"s{one}", sub_tasks=[step(f"x{two}", f"{one}-{two}.py") for two in range(64)]) for one in range(8)],
+            "steps: 512 sub-tasks; 511 are possible",
+        ),
+        (
+            [step("one", "a.py", context_files=["b.py"]),
+             step("two", sub_tasks=[step("x", "b.py", context_files=["c.py"]), step("y", "c.py")])],
+            "steps[1].sub_tasks[0].context_files: 'c.py': no earlier step writes it",
+        ),
     ],
 )  # fmt: skip
 def test_d8_a_plan_with_this_fault_is_rejected(steps: list[dict[str, Any]], fault: str) -> None:
@@ -74,3 +95,40 @@ def test_d17_the_depth_of_sub_tasks_is_a_budget() -> None:
     assert faults(plan, depth=2) == ()
     assert faults(plan, depth=1)
     assert faults(step("one", sub_tasks=[step("x", "a.py"), step("y", "b.py")]), depth=0)
+
+
+def test_d17_a_step_may_have_a_smaller_budget_but_no_larger_one() -> None:
+    flat = [step("x", "a.py"), step("y", "b.py")]
+    nested = [step("x", sub_tasks=flat), step("z", "c.py")]
+
+    assert faults(step("one", sub_tasks=nested, max_fan_out_depth=2), depth=2) == ()
+    assert faults(step("one", sub_tasks=nested, max_fan_out_depth=1), depth=2) == (
+        "steps[0].sub_tasks[0].sub_tasks: sub-tasks may be nested 1 deep here",
+    )
+    assert faults(step("one", sub_tasks=flat, max_fan_out_depth=3), depth=2) == (
+        "steps[0].max_fan_out_depth: 3; 2 is possible here",
+    )
+
+
+def test_d26_the_compound_id_of_a_sub_task_is_no_longer_than_that_of_a_job() -> None:
+    def of(length: int) -> tuple[str, ...]:
+        inner = [step("p" * length, "a.py"), step("q", "b.py")]
+        return faults(step("one", sub_tasks=[step("x" * 30, sub_tasks=inner), step("y", "c.py")]), depth=2)
+
+    free = 128 - len("task.sub.") - 30 - len(".sub.") - len(".999")
+    assert of(min(free, 64)) == ()
+    assert find_long(64) == ("steps[0].sub_tasks[0].id: too long for a sub-task of " + "t" * 64,)
+
+
+def find_long(length: int) -> tuple[str, ...]:
+    plan = Plan.model_validate(
+        {"explanation": "", "steps": [step("one", sub_tasks=[step("x" * length, "a.py"), step("y", "b.py")])]}
+    )
+    scope = WriteScope(("**",), PROTECTED)
+    return find_plan_faults(plan, task_id="t" * 64, targets=(), existing=set(), scope=scope, max_depth=1)
+
+
+def test_files_that_several_sub_tasks_change_are_targets_of_the_step() -> None:
+    shared = step("one", "names.py", sub_tasks=[step("x", "b.py"), step("y", "c.py")])
+
+    assert faults(shared, targets=("names.py",)) == ()

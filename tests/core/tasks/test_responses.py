@@ -151,7 +151,8 @@ def test_d17_the_schema_of_plans_is_as_deep_as_the_budget(depth: int) -> None:
         return {**fields, "sub_tasks": [part(left - 1)]} if left else fields
 
     def plan(nested: int) -> dict[str, Any]:
-        return {"explanation": "", "steps": [{**part(nested), "capability_tier": "generation"}]}
+        budget = {"max_fan_out_depth": depth} if depth > 1 else {}
+        return {"explanation": "", "steps": [{**part(nested), "capability_tier": "generation", **budget}]}
 
     schema = plan_schema(depth)
 

@@ -121,15 +121,35 @@ def test_s_fanout_a_step_with_sub_tasks_starts_them_and_resolves_conflicts() -> 
     assert (progress.operation, decision) == ("resolve_conflicts", StartAttempt("none"))
     progress, decision = advance(progress, AttemptFailed("lint"))
 
-    assert (progress.operation, decision) == ("generate", StartSubTasks("head"))
+    assert (progress.operation, decision) == ("gather", StartSubTasks("head"))
 
 
 def test_d16_a_sub_task_ends_without_a_commit_or_a_halt() -> None:
-    part = SubTask(id="a", description="d", target_files=("f",))
+    part = PlanStep(id="a", description="d", target_files=("f",))
     child = TaskProgress.begin(is_planned=False, max_attempts=1, part=part)
 
     assert advance(child, AttemptSucceeded(None))[1] == End("completed")
     assert advance(child, AttemptFailed("lint"))[1] == End("failed", "1 attempts failed; the last one: lint")
+
+
+def test_d17_a_sub_task_with_sub_tasks_starts_them_itself() -> None:
+    child = TaskProgress.begin(is_planned=False, max_attempts=2, part=step_of(0, is_fan=True))
+    assert first_decision(child) == StartSubTasks("none")
+
+    after, decision = advance(child, AttemptFailed("lint"))
+
+    assert (after.operation, decision) == ("gather", StartSubTasks("worktree"))
+    assert advance(after, AttemptSucceeded(None))[1] == End("completed")
+
+
+def test_s_fanout_a_halted_step_is_retried_with_its_sub_tasks() -> None:
+    progress, _ = planned(True)
+    progress, decision = advance(progress, AttemptImpossible("sub-task a: …"))
+    assert decision == Halt("sub-task a: …")
+
+    after, decision = advance(progress, Answered("retry"))
+
+    assert (after.operation, decision) == ("gather", StartSubTasks("head"))
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from forge_proxy.core.tasks.findings import Finding
-from forge_proxy.core.tasks.models import AssembledContext, Plan, PlanStep, ResponseForm, SubTask, TaskDefinition
+from forge_proxy.core.tasks.models import AssembledContext, Plan, PlanStep, ResponseForm, TaskDefinition
 from forge_proxy.core.tasks.operations import OPERATIONS, OperationName
+from forge_proxy.core.tasks.plan_validation import written_by
 from forge_proxy.core.tasks.prompt.domains import DOMAINS
 from forge_proxy.core.tasks.prompt.error_section import render_errors, render_failed_edits
-from forge_proxy.core.tasks.prompt.requirements import render_requirements
+from forge_proxy.core.tasks.prompt.requirements import render_requirements, render_scope
 from forge_proxy.core.tasks.prompt.sections import (
     PromptOrder,
     SectionName,
@@ -19,6 +20,7 @@ from forge_proxy.core.tasks.prompt.sections import (
     render_sections,
 )
 from forge_proxy.core.tasks.scopes import WriteScope
+from forge_proxy.core.tasks.sub_tasks import render_digests
 
 CHARACTERS_PER_TOKEN = 4
 """For estimates, if neither the server counts nor its model was calibrated (D33)."""
@@ -38,10 +40,14 @@ class PromptInputs:
     """The contents of the target files; None for one that does not exist yet."""
     context: Mapping[str, str] = field(default_factory=dict[str, str])
     plan: Plan | None = None
-    part: PlanStep | SubTask | None = None
+    outline: str = ""
+    """The plan around a sub-task (`render_outline`), in place of `plan`."""
+    part: PlanStep | None = None
     """The step or the sub-task that the call is for."""
     versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """Versions of files in conflict by the sub-tasks that have written them."""
+    digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the sub-tasks have done."""
     findings: Sequence[Finding] = ()
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Contents of the files of the failed attempt."""
@@ -60,7 +66,10 @@ def assemble_prompt(inputs: PromptInputs) -> AssembledContext:
     sections: dict[SectionName, str] = {
         "role": operation.role or DOMAINS[inputs.task.domain].role,
         "output_requirements": render_requirements(
-            operation.response, inputs.form, inputs.scope, sub_tasks=inputs.sub_tasks
+            operation.response,
+            inputs.form,
+            sub_tasks=inputs.sub_tasks,
+            whole_files=inputs.operation == "resolve_conflicts",
         ),
         "project_instructions": "\n\n".join(
             f"From {source}:\n\n{text.strip()}" for source, text in inputs.instructions.items()
@@ -85,16 +94,31 @@ def estimate_tokens(text: str) -> int:
 
 def _render_task(inputs: PromptInputs) -> str:
     parts = [inputs.task.description.strip()]
-    if inputs.plan is not None and inputs.part is not None:
-        current = inputs.part.id
-        lines = [f"{number}. {step.id}: {step.description}" for number, step in enumerate(inputs.plan.steps, 1)]
-        parts.append("The plan of the task:\n\n" + "\n".join(lines))
-        parts.append(f"This call is for `{current}`: {inputs.part.description.strip()}")
+    if inputs.part is not None:
+        parts += [inputs.outline or render_outline(inputs.plan)]
+        parts.append(f"This call is for `{inputs.part.id}`: {inputs.part.description.strip()}")
+    if inputs.digests:
+        parts.append("What the sub-tasks have done:\n\n" + render_digests(inputs.digests))
+    if OPERATIONS[inputs.operation].response == "files":
+        parts.append(render_scope(inputs.scope))
     if inputs.operation == "plan" and inputs.task.target_files:
         parts.append("Files that have to be changed or created: " + _list(inputs.task.target_files))
     new = [path for path, text in inputs.targets.items() if text is None]
     if new:
         parts.append("Files that do not exist yet: " + _list(new))
+    return "\n\n".join(parts)
+
+
+def render_outline(plan: Plan | None, step: PlanStep | None = None, above: str = "") -> str:
+    """Return the plan of a task as text; with `step`, also the sub-tasks into which that one is divided.
+
+    `above` is the outline in which a sub-task is that has sub-tasks of its own.
+    """
+    lines = [f"{number}. {one.id}: {one.description}" for number, one in enumerate(plan.steps if plan else (), 1)]
+    parts = [above] if above else ["The plan of the task:\n\n" + "\n".join(lines)] if lines else []
+    if step is not None:
+        names = [f"- {one.id}: {one.description} ({_list(written_by(one))})" for one in step.sub_tasks]
+        parts.append(f"The sub-tasks of `{step.id}`, which run at the same time:\n\n" + "\n".join(names))
     return "\n\n".join(parts)
 
 
