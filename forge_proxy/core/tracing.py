@@ -61,3 +61,10 @@ def trace_of_run(run_id: str) -> TraceContext:
     """Return the trace of a run, whose id is all that the parts of a daemon know of it, also after a restart."""
     digest = hashlib.blake2b(run_id.encode(), digest_size=24).hexdigest()
     return TraceContext(digest[:32], digest[32:])
+
+
+def begin_model_call(run_id: str, sample_ratio: float, random_bits: int) -> TraceContext:
+    """Return the position of a model call within the trace of its run."""
+    run = trace_of_run(run_id)
+    call = begin_trace("", sample_ratio, random_bits)
+    return TraceContext(run.trace_id, call.span_id, run.span_id, is_sampled(run.trace_id, sample_ratio))

@@ -163,7 +163,7 @@ async def build(
             memory,
             combine_observers(_content_observers(settings, contents, traces)),
             active,
-            traces.begin if traces is not None else None,
+            traces,
         ) as parts,
         shared_database(store_url(settings), is_shared=settings.jobs.scheduler == "temporal") as database,
         build_jobs(

@@ -37,7 +37,7 @@ from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.pacing import LoopTurns
-from forge_proxy.engine.ports import Backend, Clock, ContentObserver, Observer, Resizer, TraceStarter
+from forge_proxy.engine.ports import Backend, Clock, ContentObserver, Observer, RequestTracer, Resizer
 from forge_proxy.engine.process_pool import ProcessPool
 from forge_proxy.engine.sampling import Sampling, SamplingOverride
 from forge_proxy.engine.scheduler import Scheduler
@@ -77,12 +77,12 @@ async def assemble(
     memory: MemoryBudget | None = None,
     observe_content: ContentObserver | None = None,
     active: ActiveRequests | None = None,
-    begin_trace: TraceStarter | None = None,
+    tracer: RequestTracer | None = None,
 ) -> AsyncGenerator[EngineAssembly]:
     """Select a backend, build the engine over it, and stop both at the end.
 
     `observe_content` receives the texts of requests, if anyone wants them. `active` lists the requests under way,
-    `begin_trace` begins the traces of requests if they are exported.
+    `tracer` has the traces of requests if they are exported.
     Raises `BackendChoiceError` or `GuardrailsBroken`.
     """
     check_guardrails()
@@ -131,7 +131,7 @@ async def assemble(
                 cards=_open_capability_cache(choice),
                 memory=memory,
                 observe_content=observe_content,
-                begin_trace=begin_trace,
+                tracer=tracer,
                 active=active or ActiveRequests(),
                 turns=turns,
             )

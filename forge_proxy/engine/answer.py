@@ -88,7 +88,7 @@ class Engine:
         self._clock = clock
         self._observe = observe
         self._observe_content = config.observe_content
-        self._begin_trace = config.begin_trace
+        self._tracer = config.tracer
         self._admission = config.admission or Admission(backend, clock, observe)
         self._unvalidated_tools = UnvalidatedTools()
         self._guardrails = config.guardrails
@@ -179,7 +179,7 @@ class Engine:
         `ToolCallInvalid`, `EmptyAnswer` or `RequestCancelled`; if chunks have been yielded by then, the response is
         incomplete.
         """
-        trace = self._begin_trace(origin.traceparent) if self._begin_trace else None
+        trace = self._tracer.begin(origin.traceparent) if self._tracer else None
         recorder = RequestRecorder(self._clock, request_id, request, origin, trace)
         observers = [one for one in (self._observe_content, content) if one is not None]
         collected = ContentRecorder(observers, request_id, request) if observers else None
@@ -228,22 +228,32 @@ class Engine:
             return None
 
     async def attempt(
-        self, request: ChatRequest, turn: Turn, *, client: str = ""
+        self, request: ChatRequest, turn: Turn, *, run_id: str = ""
     ) -> AsyncGenerator[Chunk | Retry | AttemptResult]:
-        """Run one attempt in its own slot, for a workflow that runs the loop itself.
+        """Run one attempt in its own slot, for a workflow that runs the loop itself. Each run is a client of its own.
 
         Yields the chunks as they arrive, then the result. Raises like `answer`.
         """
-        session = self._session(client, RequestRecorder(self._clock, turn.request_id, request))
-        async with self._admit(session, request) as model:
-            turn = replace(turn, form=await self._form_of(request, turn.policy, model))
-            runner = AttemptRunner(session, request, turn, model, raw=True)
-            async with aclosing(runner.attempt()) as events:
-                async for event in events:
-                    if isinstance(event, FinishedAttempt):
-                        yield AttemptResult(event.answers[0], runner.reasoning)
-                    elif not isinstance(event, ContextCompacted):
-                        yield event
+        trace = self._tracer.begin_model_call(run_id) if self._tracer else None
+        recorder = RequestRecorder(self._clock, turn.request_id, request, trace=trace)
+        session = self._session(run_id, recorder)
+        error = ""
+        try:
+            async with self._admit(session, request) as model:
+                turn = replace(turn, form=await self._form_of(request, turn.policy, model))
+                runner = AttemptRunner(session, request, turn, model, raw=True)
+                async with aclosing(runner.attempt()) as events:
+                    async for event in events:
+                        if isinstance(event, FinishedAttempt):
+                            yield AttemptResult(event.answers[0], runner.reasoning)
+                        elif not isinstance(event, ContextCompacted):
+                            yield event
+        except ForgeError as failure:
+            error = summary_of(failure, request)
+            raise
+        finally:
+            if self._tracer is not None:
+                self._tracer.end_model_call(run_id, recorder.ended_attempt(error, session.slot.queued))
 
     async def stream_unguarded(
         self, request: ChatRequest, *, request_id: str, client: str = ""

@@ -21,9 +21,9 @@ from forge_proxy.engine.ports import (
     Clock,
     ContentObserver,
     Observer,
+    RequestTracer,
     TemplateLearner,
     ThoroughReader,
-    TraceStarter,
 )
 from forge_proxy.engine.sampling import Sampling
 
@@ -54,8 +54,8 @@ class EngineConfig:
     """Receives the events of all requests."""
     observe_content: ContentObserver | None = None
     """Receives the text of all requests. Default: nobody does, and nothing is collected."""
-    begin_trace: TraceStarter | None = None
-    """Begins the traces of requests. Default: there are none."""
+    tracer: RequestTracer | None = None
+    """Default: there are no traces."""
     models: Models | None = None
     """Default: the models that the backend reports."""
     admission: Admission | None = None

@@ -13,6 +13,7 @@ from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.hardware import HardwareProfile
 from forge_proxy.core.health import Health
 from forge_proxy.core.requests.content import AttemptContent, RequestContent
+from forge_proxy.core.requests.records import RequestRecord
 from forge_proxy.core.rescue.templates import LearnedTemplate
 from forge_proxy.core.stream import Chunk, Reply
 from forge_proxy.core.tracing import TraceContext
@@ -164,10 +165,20 @@ class Observer(Protocol):
     def __call__(self, event: Event, /) -> None: ...
 
 
-class TraceStarter(Protocol):
-    """Begins the trace of a request, or continues that of its client, given its `traceparent`. Raises nothing."""
+class RequestTracer(Protocol):
+    """Finds the positions of requests, and of the model calls of runs, in their traces. Raises nothing."""
 
-    def __call__(self, traceparent: str, /) -> TraceContext: ...
+    def begin(self, traceparent: str, /) -> TraceContext:
+        """Begin the trace of a request, or continue that of its client, given its `traceparent`."""
+        ...
+
+    def begin_model_call(self, run_id: str, /) -> TraceContext:
+        """Continue the trace of a run with a call of the model."""
+        ...
+
+    def end_model_call(self, run_id: str, record: RequestRecord, /) -> None:
+        """Record that this call has ended. Requests are recorded by their events."""
+        ...
 
 
 class ContentObserver(Protocol):

@@ -149,6 +149,10 @@ class RequestRecorder:
         """Return the record of a request that ended in an error."""
         return self._finish("failed", queued, error=error)
 
+    def ended_attempt(self, error: str, queued: float) -> RequestRecord:
+        """Return the record of an attempt of a run. `error` is empty if it ended with a response, also a wrong one."""
+        return self._finish("failed" if error else "clean", queued, error=error)
+
     def abandoned(self, queued: float) -> RequestRecord:
         """Return the record of a request whose client disconnected."""
         return self._finish("abandoned", queued)

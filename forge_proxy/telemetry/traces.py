@@ -37,7 +37,14 @@ from opentelemetry.trace import (
 from forge_proxy._version import __version__
 from forge_proxy.core.requests.content import AttemptContent, RequestContent
 from forge_proxy.core.requests.records import AttemptRecord, RequestRecord
-from forge_proxy.core.tracing import ID_BITS, TraceContext, begin_trace, is_sampled, trace_of_run
+from forge_proxy.core.tracing import (
+    ID_BITS,
+    TraceContext,
+    begin_model_call,
+    begin_trace,
+    is_sampled,
+    trace_of_run,
+)
 from forge_proxy.engine.events import (
     Event,
     RequestAbandoned,
@@ -65,6 +72,8 @@ class _Ended(NamedTuple):
     record: RequestRecord
     content: RequestContent | None
     ended_ns: int
+    run_id: str = ""
+    """Set for a model call of a run, which has no span of a request around its attempt."""
 
 
 class _RunSpan(NamedTuple):
@@ -115,8 +124,17 @@ class TraceWriter:
         }
 
     def begin(self, traceparent: str, /) -> TraceContext:
-        """See `engine.ports.TraceStarter`."""
+        """See `engine.ports.RequestTracer`."""
         return begin_trace(traceparent, self._sample_ratio, random.getrandbits(ID_BITS))
+
+    def begin_model_call(self, run_id: str, /) -> TraceContext:
+        """See `engine.ports.RequestTracer`."""
+        return begin_model_call(run_id, self._sample_ratio, random.getrandbits(ID_BITS))
+
+    def end_model_call(self, run_id: str, record: RequestRecord, /) -> None:
+        """See `engine.ports.RequestTracer`."""
+        if record.trace is not None and record.trace.is_sampled:
+            self._put(_Ended(record, None, time.time_ns(), run_id))
 
     def __call__(self, event: Event, /) -> None:
         """See `engine.ports.Observer`."""
@@ -166,11 +184,12 @@ class TraceWriter:
     def _run(self) -> None:
         while (ended := self._queue.get()) is not None:
             try:
-                self._write_request(*ended) if isinstance(ended, _Ended) else self._write_run(ended)
+                self._write_request(ended) if isinstance(ended, _Ended) else self._write_run(ended)
             except Exception:  # noqa: BLE001  # later traces are exported all the same
                 _LOG.exception("trace not exported")
 
-    def _write_request(self, record: RequestRecord, content: RequestContent | None, ended_ns: int) -> None:
+    def _write_request(self, ended: _Ended) -> None:
+        record, content, ended_ns, run_id = ended
         trace = record.trace
         assert trace is not None  # noqa: S101  # others are not put into the queue
         began_ns = ended_ns - _to_ns(record.seconds)
@@ -179,10 +198,14 @@ class TraceWriter:
             known = contents[attempt.number - 1] if len(contents) >= attempt.number else None
             start = began_ns + _to_ns(attempt.started)
             error = attempt.fault or (record.error and "failed") or ""
+            parent = trace.parent_id if run_id else trace.span_id
+            attributes = {**self._attempt_attributes(record, attempt, known), "forge.run.id": run_id}
             self._write(
-                trace, trace.attempt_span(attempt.number), trace.span_id, _name(record), SpanKind.CLIENT,
-                start, start + _to_ns(attempt.seconds), self._attempt_attributes(record, attempt, known), error,
+                trace, trace.attempt_span(attempt.number), parent, _name(record), SpanKind.CLIENT,
+                start, start + _to_ns(attempt.seconds), attributes, error,
             )  # fmt: skip
+        if run_id:
+            return
         attributes = _request_attributes(record)
         if content is not None and record.attempts == ():
             attributes = {**attributes, "gen_ai.input.messages": json.dumps(to_input_messages(content.request.body))}

@@ -101,7 +101,7 @@ class IterationRunner:
         request = self._request(workflow, state.messages)
         turn = build_turn(request, self._policy, state, self._limits, run_id)
         result: Retry | AttemptResult | None = None
-        async with aclosing(self._engine.attempt(request, turn, client=run_id)) as events:
+        async with aclosing(self._engine.attempt(request, turn, run_id=run_id)) as events:
             async for event in events:
                 if isinstance(event, Retry | AttemptResult):
                     result = event

@@ -173,7 +173,7 @@ def test_a_wrong_endpoint_is_refused() -> None:
     assert "expected the URL of a collector" in ended.err
 
 
-def test_the_tools_of_a_run_are_children_of_its_span(collector: Collector, tmp_path: Path) -> None:
+def test_the_model_calls_and_tools_of_a_run_are_children_of_its_span(collector: Collector, tmp_path: Path) -> None:
     env = {"OTEL_BSP_SCHEDULE_DELAY": "100", "FORGE_PROXY_TELEMETRY__TRACES__ENDPOINT": collector.url}
     with far_side() as side, Place(side, tmp_path).daemon(env=env) as process:
         submitted = submit(process, submission(side, "look", "finish"))
@@ -184,10 +184,16 @@ def test_the_tools_of_a_run_are_children_of_its_span(collector: Collector, tmp_p
         spans = list(collector.spans)
 
     run = next(one for one in spans if one.name == "invoke_workflow")
-    executed = by_parent(spans, run.span_id)
-    assert {one.trace_id for one in executed} == {run.trace_id}
+    children = by_parent(spans, run.span_id)
+    called = [one for one in children if one.name.startswith("chat")]
+    executed = [one for one in children if one not in called]
+    assert {one.trace_id for one in spans} == {run.trace_id}
+    assert len({one.span_id for one in called}) == len(called) >= 2
     assert len(executed) > 0
+    for one in called:
+        assert (one.kind, one.attributes["gen_ai.operation.name"]) == (CLIENT, "chat")
     for one in executed:
         assert one.name == f"execute_tool {one.attributes['gen_ai.tool.name']}"
+    for one in children:
         assert one.attributes["forge.run.id"] == submitted["id"] == run.attributes["forge.run.id"]
         assert run.start <= one.start <= one.end <= run.end

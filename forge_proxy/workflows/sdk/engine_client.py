@@ -79,11 +79,11 @@ class EngineClient:
         yield StreamChunk(ChunkType.FINAL, response=unread or self._response(builder.reply(), tools or ()))
 
     async def attempt(
-        self, request: ChatRequest, turn: Turn, *, client: str = ""
+        self, request: ChatRequest, turn: Turn, *, run_id: str = ""
     ) -> AsyncGenerator[Chunk | Retry | AttemptResult]:
         """See `Engine.attempt`. Used by `WorkflowRunner`; also records the usage."""
         self.last_usage = None
-        async with aclosing(self.engine.attempt(request, turn, client=client)) as events:
+        async with aclosing(self.engine.attempt(request, turn, run_id=run_id)) as events:
             async for event in events:
                 if isinstance(event, Chunk):
                     self._record_usage(event)
