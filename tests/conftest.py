@@ -1,14 +1,16 @@
 """Each test belongs to a tier, by its folder.
 
 `unit`: pure functions. `app`: parts of the daemon in the process of the test. `process`: real daemons, commands and
-servers. `live`: a real llama.cpp. `--tiers unit,app` collects the first two only, as `make quick` does; it also
-omits tests with the mark `long`.
+servers. `live`: a real llama.cpp. `--tiers unit,app` selects the first two only, as `make quick` does; it also
+omits tests with the mark `long`. A single test, or one of its cases, in a file of another tier has the mark of its own.
+A test of the first two tiers fails if it starts a process.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -18,6 +20,7 @@ import httpx2
 import pytest
 from hypothesis import settings
 
+from tests.fakes.recorded_migrations import record_migrations
 from tests.properties import SCALE
 
 # In CI the examples of a commit are always the same: its verdict says something about the commit. Everywhere else each
@@ -56,6 +59,7 @@ STARTS_PROCESSES = {
     "backends/test_template_sources.py",
     "backends/test_scheme.py",
     "cli/test_completion.py",
+    "cli/test_connect_daemon.py",
     "cli/test_minimum.py",
     "cli/test_remote.py",
     "contracts/test_request_store.py",
@@ -63,6 +67,7 @@ STARTS_PROCESSES = {
     "contracts/test_scheduler.py",
     "contracts/test_store.py",
     "daemon/test_allocator.py",
+    "daemon/test_background_responses.py",
     "daemon/test_proxy_server.py",
     "daemon/test_responses.py",
     "daemon/test_setup.py",
@@ -76,6 +81,8 @@ STARTS_PROCESSES = {
     "store/test_faults.py",
     "store/test_migrations.py",
     "store/test_opening.py",
+    "tasks/test_planned.py",
+    "tasks/test_single_step.py",
     "test_public_names.py",
     "tools/test_mcp.py",
     "tools/test_mcp_faults.py",
@@ -87,6 +94,8 @@ REAL_CLIENTS = {TESTS / "harness" / name for name in ("test_clients.py", "test_p
 """Files in which every test has the mark `harness`: 2,600 tests that only `make harness` selects."""
 _TIER_OF = {folder: tier for tier, folders in TIERS.items() for folder in folders}
 _ORDER = ["live", "process", "app", "unit"]
+_HARMLESS = {"uname"}
+"""The module `platform` of the standard library runs it once; SDKs ask it for the processor."""
 LONGEST = {
     "api/admin/test_runs.py",
     "api/test_length.py",
@@ -115,14 +124,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Ignore the test files and folders of other tiers: to import them only to deselect their tests takes seconds."""
-    tiers = str(config.getoption("--tiers")).split(",")
-    if unknown := set(tiers) - set(TIERS):
-        raise pytest.UsageError(f"--tiers: {', '.join(sorted(unknown))}: choose from {', '.join(TIERS)}")
+    tiers = _selected_tiers(config)
     if collection_path.match("test_*.py"):
         is_excluded = "not harness" in config.option.markexpr and collection_path in REAL_CLIENTS
         return True if is_excluded or tier_of(collection_path) not in tiers else None
     possible = {"process", _TIER_OF.get(collection_path.name, "process")}  # of the files in a folder of tests
     return True if collection_path.parent == TESTS and possible.isdisjoint(tiers) else None
+
+
+def _selected_tiers(config: pytest.Config) -> set[str]:
+    """Return the tiers of `--tiers`. Raises `pytest.UsageError` for one that does not exist."""
+    tiers = set(str(config.getoption("--tiers")).split(","))
+    if unknown := tiers - set(TIERS):
+        raise pytest.UsageError(f"--tiers: {', '.join(sorted(unknown))}: choose from {', '.join(TIERS)}")
+    return tiers
 
 
 @cache
@@ -138,9 +153,14 @@ def tier_of(path: Path) -> str:
     return _TIER_OF[inside.parts[0]]
 
 
-@cache
-def _position(path: Path) -> tuple[int, bool]:
-    return _ORDER.index(tier_of(path)), path.relative_to(TESTS).as_posix() not in LONGEST
+def _tier_of_item(item: pytest.Item) -> str:
+    """The mark of a test if it has one of a tier, else the tier of its file."""
+    return next((mark.name for mark in item.iter_markers() if mark.name in TIERS), tier_of(item.path))
+
+
+def _position(item: pytest.Item) -> tuple[int, bool]:
+    """The place of a test in the order. The tests of one file stay together."""
+    return _ORDER.index(tier_of(item.path)), item.path.relative_to(TESTS).as_posix() not in LONGEST
 
 
 @pytest.hookimpl(wrapper=True)
@@ -154,13 +174,45 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers = _selected_tiers(config)
+    excluded: list[pytest.Item] = []
+    selected: list[pytest.Item] = []
     for item in items:
-        item.add_marker(tier_of(item.path))
-    items.sort(key=lambda item: _position(item.path))
+        tier = _tier_of_item(item)
+        item.add_marker(tier)
+        (selected if tier in tiers else excluded).append(item)
+    selected.sort(key=_position)
+    config.hook.pytest_deselected(items=excluded)
+    items[:] = selected
 
 
 def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: no garbage collection needs to look at it again."""
     gc.collect()
     gc.freeze()
+    record_migrations()
+
+
+class _ProcessGuard:
+    """Fails tests that start a process although their tier has none: `make quick` is for tests that start none."""
+
+    def __init__(self) -> None:
+        self.test: str | None = None
+        sys.addaudithook(self._check)
+
+    def _check(self, event: str, args: tuple[object, ...]) -> None:
+        if event == "subprocess.Popen" and self.test and args[0] not in _HARMLESS:
+            pytest.fail(f"{self.test} starts {args[0]}: mark it with `process`, or add the file to STARTS_PROCESSES")
+
+
+_GUARD = _ProcessGuard()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    _GUARD.test = item.nodeid if _tier_of_item(item) in ("unit", "app") else None
+    try:
+        return (yield)
+    finally:
+        _GUARD.test = None

@@ -19,7 +19,6 @@ from forge_proxy.cli.connect.clients import CLIENTS
 from forge_proxy.cli.connect.setups import DaemonAddress
 from forge_proxy.cli.connect.write import write
 from forge_proxy.cli.connect.written import IncompleteConfig
-from tests.fakes.processes import daemon
 
 KEY = "sk-alice"
 USAGE = {"prompt_tokens": 12, "completion_tokens": 3}
@@ -246,30 +245,3 @@ def test_a_variable_that_the_client_needs_and_lacks_is_named(home: Path, monkeyp
 
     with pytest.raises(IncompleteConfig, match="environment variable FORGE_API_KEY is not set"):
         checked("zed")
-
-
-def test_the_variables_that_were_just_printed_count_in_the_same_command(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for variable in ("FORGE_API_KEY", "FORGE_PROXY_KEY"):
-        monkeypatch.delenv(variable, raising=False)
-
-    with daemon("--backend", "embedded") as process:
-        words = ["connect", "zed", "--url", process.url, "--write", "--check"]
-        done = CliRunner().invoke(app, words, catch_exceptions=False)
-
-    assert "reply" in done.stdout
-
-
-def test_a_configuration_is_written_and_checked_in_one_command_with_a_real_daemon(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("FORGE_PROXY_KEY", raising=False)
-    with daemon("--backend", "embedded") as process:
-        done = CliRunner().invoke(
-            app, ["connect", "opencode", "--url", process.url, "--write", "--check"], catch_exceptions=False
-        )
-
-    assert done.exit_code == 0
-    assert f"POST {process.url}/v1/chat/completions, model tiny-tools" in done.stdout
-    assert "reply" in done.stdout

@@ -109,19 +109,24 @@ def anthropic_messages() -> Generator[Adapter]:
 
 @dataclass(frozen=True)
 class Dialect:
-    """An adapter, and what the servers say that it is for. `relays` is whether it passes on what they sent."""
+    """An adapter, and what the servers that it is for send. `relays` is whether it passes on what they sent."""
 
     run: Callable[[], AbstractContextManager[Adapter]]
     recordings: tuple[Recording, ...]
     models: dict[str, Any] | None = None
     """A list of a model "one" with a window of 2048 tokens, of one "two" and of something without a name."""
     relays: bool = False
-    lines: bool = False
-    """Whether its stream is lines of JSON, else server-sent events."""
+    streams_events: bool = True
+    """Whether its stream is server-sent events, else lines of JSON."""
+    starts_process: bool = False
+
+    @property
+    def lists_models(self) -> bool:
+        return self.models is not None
 
     def event(self, data: bytes) -> bytes:
         """One event of its stream."""
-        return data + b"\n" if self.lines else b"data: " + data + b"\n\n"
+        return b"data: " + data + b"\n\n" if self.streams_events else data + b"\n"
 
 
 _OPENAI = {"object": "list", "data": [{"id": "one", "meta": {"n_ctx": 2048}}, {"id": "two"}, {"name": "no id"}]}
@@ -129,7 +134,7 @@ _ANTHROPIC = {"data": [{"id": "one", "max_input_tokens": 2048}, {"id": "two"}, {
 
 ADAPTERS = (
     Dialect(openai_compatible, RECORDINGS, _OPENAI, relays=True),
-    Dialect(managed, RECORDINGS, _OPENAI, relays=True),
-    Dialect(ollama, OLLAMA_RECORDINGS, lines=True),
+    Dialect(managed, RECORDINGS, _OPENAI, relays=True, starts_process=True),
+    Dialect(ollama, OLLAMA_RECORDINGS, streams_events=False),
     Dialect(anthropic_messages, MESSAGES_RECORDINGS, _ANTHROPIC),
 )

@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.postgres import postgres
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.process)])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     """The URL of an SQLite file, and of a PostgreSQL server."""
     if request.param == "sqlite":

@@ -22,22 +22,24 @@ OVERFLOW = b"""{"error":{"code":400,"message":"too much","type":"exceed_context_
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each adapter, with each answer that a server of its dialect gives; what only some do, with those only."""
-    name = metafunc.function.__name__
-    dialects = [
-        dialect
-        for dialect in ADAPTERS
-        if (dialect.relays or not any(word in name for word in ("passed_on", "relayed")))
-        and (dialect.models or "models" not in name)
-        and not (dialect.lines and "error_event" in name)
+    """Each adapter that can do what the test requires, with each answer that a server of its dialect gives."""
+    required = [name for mark in metafunc.definition.iter_markers("requires") for name in mark.args]
+    dialects = [dialect for dialect in ADAPTERS if all(getattr(dialect, name) for name in required)]
+    cases: list[tuple[Dialect, Recording | None]] = (
+        [(dialect, said) for dialect in dialects for said in dialect.recordings]
+        if "said" in metafunc.fixturenames
+        else [(dialect, None) for dialect in dialects]
+    )
+    names = ("dialect", "said") if "said" in metafunc.fixturenames else ("dialect",)
+    rows = [
+        pytest.param(
+            *((dialect, said) if said else (dialect,)),
+            id=f"{dialect.run.__name__}-{said.name}" if said else dialect.run.__name__,
+            marks=[pytest.mark.process] if dialect.starts_process else [],
+        )
+        for dialect, said in cases
     ]
-    if "said" in metafunc.fixturenames:
-        pairs = [(dialect, said) for dialect in dialects for said in dialect.recordings]
-        names = [f"{dialect.run.__name__}-{said.name}" for dialect, said in pairs]
-        metafunc.parametrize(("dialect", "said"), pairs, indirect=["dialect"], ids=names, scope="module")
-    else:
-        names = [dialect.run.__name__ for dialect in dialects]
-        metafunc.parametrize("dialect", dialects, indirect=True, ids=names, scope="module")
+    metafunc.parametrize(names, rows, indirect=["dialect"], scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +98,7 @@ def test_what_an_answer_is_its_first_bytes_say_and_not_its_content_type(
         assert (got.text or "") == (said.reply.text or "")
 
 
+@pytest.mark.requires("relays")
 @folded
 @both
 @pytest.mark.parametrize("kind", ["", "text/plain", JSON, EVENTS])
@@ -109,6 +112,7 @@ def test_a_relayed_response_has_the_requested_format(
         assert all((chunk.as_sent is not None) is ((sent is said.streamed) is stream) for chunk in chunks)
 
 
+@pytest.mark.requires("relays")
 def test_what_is_only_passed_on_is_passed_on_byte_for_byte(adapter: Adapter, said: Recording) -> None:
     sent = [event for event in said.events if event != b"[DONE]"]
     for pieces in cuts(said.streamed):
@@ -205,6 +209,7 @@ def test_an_error_under_a_200_is_never_an_answer(
     assert caught.value.server_message == "out of memory"
 
 
+@pytest.mark.requires("streams_events")
 @folded
 @both
 @pytest.mark.parametrize(
@@ -254,6 +259,7 @@ def test_anything_but_a_response_is_an_error(
         adapter.answer(stream=stream, verbatim=verbatim)
 
 
+@pytest.mark.requires("relays")
 @pytest.mark.parametrize("verbatim", [False, True], ids=["read", "verbatim"])
 @pytest.mark.parametrize("garbage", [b"data: nonsense\n\n", b'data: {"choices":[{"ind\n\n', b"data: 7\n\n"])
 def test_garbage_in_the_middle_is_passed_on_to_nobody(adapter: Adapter, verbatim: bool, garbage: bytes) -> None:
@@ -304,6 +310,7 @@ def test_health_is_returned_and_never_raised(adapter: Adapter, status: int, body
     assert found.detail.endswith(health.detail)
 
 
+@pytest.mark.requires("relays")
 @pytest.mark.parametrize(
     ("told", "model", "window"),
     [
@@ -323,6 +330,7 @@ def test_the_window_passed_on_is_that_of_a_slot_else_that_of_the_list(
     assert adapter.runner.run(adapter.backend.context_window(model)) == window
 
 
+@pytest.mark.requires("lists_models")
 def test_the_models_are_those_that_the_server_lists(dialect: Dialect, adapter: Adapter) -> None:
     adapter.http.says([json.dumps(dialect.models).encode()], JSON)
 

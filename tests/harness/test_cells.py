@@ -37,6 +37,7 @@ def client(*words: str, task: type[Task] = ReadThenWrite) -> Client:
     return Client("client", NODE, lambda _: Command(words), task)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("task", [ReadThenWrite, ExtractTwo, EditFile])
 def test_a_client_that_only_says_that_it_is_done_has_not_done_it(task: type[Task]) -> None:
     with Lane() as lane:
@@ -46,10 +47,12 @@ def test_a_client_that_only_says_that_it_is_done_has_not_done_it(task: type[Task
     assert ended.word == "silent"
 
 
+@pytest.mark.process
 def test_a_client_that_does_not_end_is_ended(tmp_path: Path) -> None:
     assert run(Command(("sh", "-c", "sleep 600 & wait")), tmp_path, tmp_path, 0.1).code is None
 
 
+@pytest.mark.process
 def test_a_client_of_an_api_that_the_server_does_not_speak_is_run_through_the_daemon_only() -> None:
     with Lane() as lane:
         row = replace(client("echo", ReadThenWrite.answer), is_served_directly=False)
@@ -154,6 +157,7 @@ class FakeDaemons:
         yield cast("Process", SimpleNamespace(url=options[-1]))
 
 
+@pytest.mark.process
 def test_cells_share_a_daemon_until_it_may_remember_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     daemons = FakeDaemons()
     monkeypatch.setattr("tests.harness.lane.daemon", daemons.start)
@@ -163,6 +167,7 @@ def test_cells_share_a_daemon_until_it_may_remember_a_fault(monkeypatch: pytest.
             assert daemons.started == known
 
 
+@pytest.mark.process
 def test_a_failure_with_a_used_daemon_counts_only_if_another_daemon_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     urls: list[str] = []
 
@@ -178,6 +183,7 @@ def test_a_failure_with_a_used_daemon_counts_only_if_another_daemon_shows_it(mon
     assert (ends, len(urls)) == ([True, True], 6)
 
 
+@pytest.mark.process
 def test_a_fault_that_gave_no_occasion_with_a_used_daemon_is_tried_with_another_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -197,6 +203,7 @@ def test_a_fault_that_gave_no_occasion_with_a_used_daemon_is_tried_with_another_
     assert (first.guarded.made, second.guarded.made, daemons.started) == (1, 1, 2)
 
 
+@pytest.mark.process
 def test_what_only_took_longer_is_done_again_before_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter((0.0, 40.0, 0.0, 1.0))
 

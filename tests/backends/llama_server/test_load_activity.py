@@ -29,6 +29,7 @@ def test_a_line_or_a_notable_number_of_bytes(later: LoadActivity, exceeds: bool)
     assert later.exceeds(START) is exceeds
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 def test_what_a_process_has_read_and_taken_is_seen_also_behind_a_script() -> None:
     before = measure(os.getpid(), 0)

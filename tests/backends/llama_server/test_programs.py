@@ -36,6 +36,7 @@ def found(model: Path, **config: Any) -> tuple[ServerProgram, str]:
     return find_program(BackendConfig.model_validate({"gguf": model, **config}), model)
 
 
+@pytest.mark.process
 def test_one_on_path_is_taken_before_a_llamafile_beside_the_model_before_the_embedded_one(model: Path) -> None:
     nothing, why_embedded = found(model)
     beside = executable(model.with_name("llamafile-0.10"), "llamafile v0.10.1")
@@ -53,6 +54,7 @@ def test_one_on_path_is_taken_before_a_llamafile_beside_the_model_before_the_emb
     assert why_on_path == f"a model file is configured, and llama-server is on PATH: {on_path}"
 
 
+@pytest.mark.process
 def test_a_configured_program_or_kind_takes_precedence_over_a_detected_one(model: Path) -> None:
     executable(model.parents[1] / "bin" / "llama-server")
     executable(model.with_name("x.llamafile"), "llamafile v0.9.3")
@@ -82,6 +84,7 @@ def test_a_program_that_is_not_executable_is_an_error(model: Path) -> None:
         found(model, llama_server={"binary": model})
 
 
+@pytest.mark.process
 def test_a_llamafile_without_a_version_is_treated_as_current(model: Path) -> None:
     executable(model.with_name("x.llamafile"), "hello")
 
