@@ -203,7 +203,9 @@ class _ProcessGuard:
 
     def _check(self, event: str, args: tuple[object, ...]) -> None:
         if event == "subprocess.Popen" and self.test and args[0] not in _HARMLESS:
-            pytest.fail(f"{self.test} starts {args[0]}: mark it with `process`, or add the file to STARTS_PROCESSES")
+            raise AssertionError(
+                f"{self.test} starts {args[0]}: mark it with `process`, or add its file to STARTS_PROCESSES"
+            )
 
 
 _GUARD = _ProcessGuard()

@@ -20,7 +20,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.errors import BackendBroke, RouteNotSupported
 from forge_proxy.engine.ports import RawRelay
 from forge_proxy.wire.relay import FormBody, JsonBody, RawCall
-from tests.contracts.adapters import ADAPTERS, Dialect
+from tests.contracts.adapters import ADAPTER_CASES, Dialect
 
 JSON_CALL = RawCall("POST", "/v1/embeddings", JsonBody(b'{"model": "one"}', {"model": "one"}), "application/json")
 
@@ -106,7 +106,7 @@ async def test_a_response_that_ends_early_is_a_fault() -> None:
             _ = [piece async for piece in response.pieces()]
 
 
-@pytest.mark.parametrize("dialect", ADAPTERS, ids=lambda dialect: dialect.run.__name__)
+@pytest.mark.parametrize("dialect", ADAPTER_CASES)
 def test_every_adapter_relays_or_says_that_it_has_no_such_route(
     dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

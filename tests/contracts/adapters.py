@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+import pytest
+from _pytest.mark import ParameterSet
 
 from forge_proxy.backends.config import BackendConfig, OllamaConfig
 from forge_proxy.backends.llama_server.launch import LaunchSpec
@@ -124,6 +126,11 @@ class Dialect:
     def lists_models(self) -> bool:
         return self.models is not None
 
+    def as_case(self, *values: object, name: str = "") -> ParameterSet:
+        """A case of a test, with the tier of the adapter."""
+        marks = [pytest.mark.process] if self.starts_process else []
+        return pytest.param(self, *values, id=f"{self.run.__name__}-{name}" if name else self.run.__name__, marks=marks)
+
     def event(self, data: bytes) -> bytes:
         """One event of its stream."""
         return b"data: " + data + b"\n\n" if self.streams_events else data + b"\n"
@@ -138,3 +145,4 @@ ADAPTERS = (
     Dialect(ollama, OLLAMA_RECORDINGS, streams_events=False),
     Dialect(anthropic_messages, MESSAGES_RECORDINGS, _ANTHROPIC),
 )
+ADAPTER_CASES = [dialect.as_case() for dialect in ADAPTERS]

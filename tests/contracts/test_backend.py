@@ -25,21 +25,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each adapter that can do what the test requires, with each answer that a server of its dialect gives."""
     required = [name for mark in metafunc.definition.iter_markers("requires") for name in mark.args]
     dialects = [dialect for dialect in ADAPTERS if all(getattr(dialect, name) for name in required)]
-    cases: list[tuple[Dialect, Recording | None]] = (
-        [(dialect, said) for dialect in dialects for said in dialect.recordings]
-        if "said" in metafunc.fixturenames
-        else [(dialect, None) for dialect in dialects]
-    )
-    names = ("dialect", "said") if "said" in metafunc.fixturenames else ("dialect",)
-    rows = [
-        pytest.param(
-            *((dialect, said) if said else (dialect,)),
-            id=f"{dialect.run.__name__}-{said.name}" if said else dialect.run.__name__,
-            marks=[pytest.mark.process] if dialect.starts_process else [],
-        )
-        for dialect, said in cases
-    ]
-    metafunc.parametrize(names, rows, indirect=["dialect"], scope="module")
+    if "said" in metafunc.fixturenames:
+        names = ["dialect", "said"]
+        cases = [dialect.as_case(said, name=said.name) for dialect in dialects for said in dialect.recordings]
+    else:
+        names, cases = ["dialect"], [dialect.as_case() for dialect in dialects]
+    metafunc.parametrize(names, cases, indirect=["dialect"], scope="module")
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,8 @@ NO_TOOLS: dict[str, JsonDict] = {}
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each adapter with each answer of its servers."""
-    pairs = [(dialect, said) for dialect in ADAPTERS for said in dialect.recordings]
-    names = [f"{dialect.run.__name__}-{said.name}" for dialect, said in pairs]
-    metafunc.parametrize(("dialect", "said"), pairs, indirect=["dialect"], ids=names, scope="module")
+    cases = [dialect.as_case(said, name=said.name) for dialect in ADAPTERS for said in dialect.recordings]
+    metafunc.parametrize(("dialect", "said"), cases, indirect=["dialect"], scope="module")
 
 
 @pytest.fixture(scope="module")
