@@ -44,10 +44,10 @@ TIERS = {
     "unit": ("core", "fuzz", "settings", "templates", "wire"),
     "app": (
         "api", "backends", "cli", "contracts", "daemon", "engine", "evals", "hardware", "harness", "schemas", "store",
-        "jobs", "tasks", "telemetry", "tools", "workflows",
+        "jobs", "telemetry", "tools", "workflows",
     ),
     "process": (
-        "attack", "checks", "docs", "examples", "git", "processes", "system", "temporal", "transcripts",
+        "attack", "checks", "docs", "examples", "git", "processes", "system", "tasks", "temporal", "transcripts",
     ),
     "live": ("live",),
 }  # fmt: skip
@@ -81,8 +81,6 @@ STARTS_PROCESSES = {
     "store/test_faults.py",
     "store/test_migrations.py",
     "store/test_opening.py",
-    "tasks/test_planned.py",
-    "tasks/test_single_step.py",
     "test_public_names.py",
     "tools/test_mcp.py",
     "tools/test_mcp_faults.py",
