@@ -63,7 +63,7 @@ async def write_files(
     missing = 0
     for start in range(0, len(results), _PAGE):
         page = results[start : start + _PAGE]
-        texts = await files.run(store.documents([result.digest for result in page if result.digest is not None]))
+        texts = await files.run(store.read_documents([result.digest for result in page if result.digest is not None]))
         source = LineSource(files, input_file)
         await source.prefetch(result.line for result in page if result.digest is None)
         for result in page:

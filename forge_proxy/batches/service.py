@@ -92,7 +92,7 @@ class Batches:
         """
         with translate_job_errors(batch_id):
             job = await self._find(batch_id, owner)
-            if job.finished:
+            if job.is_finished:
                 raise BatchConflict(f"the batch {batch_id} is {job.status}: there is nothing to cancel")
             if not await self._mark_cancelling(batch_id):
                 with suppress(JobConflict):  # it has ended meanwhile
@@ -102,7 +102,7 @@ class Batches:
     async def check_unused(self, file_id: str) -> None:
         """Raise `FileInUse` if an unfinished batch reads the file."""
         store = await self._deps.open_jobs()
-        for head in await store.unfinished():
+        for head in await store.list_unfinished():
             if head.kind == BatchHandler.kind and head.title == file_id:
                 raise FileInUse(file_id, head.id)
 
@@ -110,13 +110,13 @@ class Batches:
         """Cancel the shards; return False if there are none yet."""
         async with self._jobs.lock(batch_id) as writer:
             state = read_batch(writer.state)
-            if state.in_progress_at is None or writer.job.finished:
-                return writer.job.finished
+            if state.in_progress_at is None or writer.job.is_finished:
+                return writer.job.is_finished
             if state.cancelling_at is None:
                 cancelling = replace(state, cancelling_at=self._now())
                 await writer.write(NewEvent("cancel_requested", {}), state=write_state(cancelling))
         store = await self._deps.open_jobs()
-        for shard in await store.unfinished(parent=batch_id):
+        for shard in await store.list_unfinished(parent=batch_id):
             with suppress(JobConflict, JobNotFound):  # it has ended meanwhile
                 await self._jobs.cancel(shard.id)
         return True

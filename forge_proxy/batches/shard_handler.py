@@ -86,7 +86,7 @@ class ShardHandler:
 
 async def read_planned(store: JobStore, state: ShardState) -> list[PlannedLine]:
     """Return the lines of a shard in the order of processing."""
-    return read_lines((await store.documents([state.lines]))[state.lines])
+    return read_lines((await store.read_documents([state.lines]))[state.lines])
 
 
 async def read_results(store: JobStore, shard_id: str) -> list[tuple[int, str, bool]]:

@@ -43,7 +43,7 @@ class LocalScheduler:
     async def wake(self, job_id: str) -> None:
         """See the port."""
         async with self._writers.lock(job_id) as writer:
-            if writer.job.finished or writer.job.wake_requested:
+            if writer.job.is_finished or writer.job.wake_requested:
                 return
             if isinstance(action := writer.action, Wait):
                 event = NewEvent("status", {"status": "queued"})
@@ -58,8 +58,8 @@ class LocalScheduler:
             job = writer.job
             if job.status in ("completed", "failed"):
                 raise JobConflict(f"the {job.kind} {job_id} is {job.status}: there is nothing to cancel")
-            children = await store.unfinished(parent=job_id)  # no more are created once cancellation is requested
-            if not job.finished:
+            children = await store.list_unfinished(parent=job_id)  # no more are created once cancellation is requested
+            if not job.is_finished:
                 if writer.executions == 0 and not children:
                     await store_cancelled(writer, self._deps.kinds)
                 elif not job.cancel_requested:
@@ -82,8 +82,8 @@ class LocalScheduler:
         await self._tasks.close()
 
     def _changed(self, before: StoredJob, after: StoredJob) -> None:
-        if after.finished:
-            if not before.finished and after.parent is not None:
+        if after.is_finished:
+            if not before.is_finished and after.parent is not None:
                 self._tasks.spawn(self._continue(after.parent))
             return
         self._timer.set(after.wake_at)
@@ -92,7 +92,7 @@ class LocalScheduler:
 
     async def _read_unfinished(self, store: JobStore) -> Callable[[], None]:
         """Return a function that continues the jobs that an earlier daemon left unfinished."""
-        unfinished = await store.unfinished()
+        unfinished = await store.list_unfinished()
         parents = {head.parent for head in unfinished}
         cancelled = {head.id for head in unfinished if head.cancel_requested}
         now = self._deps.now()
@@ -161,7 +161,7 @@ class LocalScheduler:
 
     async def _next_phase(self, writer: JobWriter) -> RunPhase | None:
         """Return the phase that the job runs now; None if it has ended or waits."""
-        if writer.job.finished:
+        if writer.job.is_finished:
             return None
         match writer.action:
             case RunPhase() as phase:
@@ -179,7 +179,7 @@ class LocalScheduler:
         """Return whether all child jobs have ended; start those that have not."""
         async for attempt in retry_until_store_returns():
             with attempt:
-                children = await (await self._writers.store()).unfinished(parent=job_id)
+                children = await (await self._writers.store()).list_unfinished(parent=job_id)
                 for child in children:
                     if child.status == "queued":
                         self._tasks.spawn(self._continue(child.id))
@@ -190,14 +190,14 @@ class LocalScheduler:
         try:
             async with self._queues.slot(phase.queue, writer.cancel):
                 async with writer.change_lock:
-                    if writer.job.finished:  # it was cancelled while this task waited
+                    if writer.job.is_finished:  # it was cancelled while this task waited
                         return
                     if writer.job.status != "running":
                         await store_running(writer, phase)
                 await run_phase(writer, phase, self._deps, await self._writers.store())
         except Cancelled:
             async with writer.change_lock:
-                if not writer.job.finished:
+                if not writer.job.is_finished:
                     await store_cancelled(writer, self._deps.kinds, wait=True)
 
 

@@ -93,7 +93,7 @@ class JobStore(Protocol):
         """Return jobs, newest first; with `before` only those older than that job."""
         ...
 
-    async def unfinished(self, *, parent: str | None = None) -> Sequence[JobHead]:
+    async def list_unfinished(self, *, parent: str | None = None) -> Sequence[JobHead]:
         """Return the jobs without a final status, oldest first; with `parent` only its child jobs."""
         ...
 
@@ -133,7 +133,7 @@ class JobStore(Protocol):
         """Return up to `limit` events with ids greater than `after`, in order."""
         ...
 
-    async def documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
+    async def read_documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """Return the contents of those documents that exist."""
         ...
 

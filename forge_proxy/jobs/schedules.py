@@ -98,6 +98,6 @@ async def _is_running(store: JobStore, schedule: Schedule) -> bool:
     if schedule.job_id is None:
         return False
     try:
-        return not (await store.head(schedule.job_id)).finished
+        return not (await store.head(schedule.job_id)).is_finished
     except JobNotFound:
         return False

@@ -148,14 +148,14 @@ class Jobs:
 
     async def count_unfinished(self) -> Mapping[JobStatus, int] | None:
         """Return the number of jobs of each status that is not final; None if the store has not been opened yet."""
-        store = self._writers.opened
+        store = self._writers.store_if_open
         return None if store is None else await store.count_unfinished()
 
     async def delete(self, job_id: str) -> None:
         """Delete a job that has ended, and its descendants. Raises `JobConflict` if it has not."""
         store = await self._writers.store()
         head = await store.head(job_id)
-        if not head.finished:
+        if not head.is_finished:
             raise JobConflict(f"the {head.kind} {job_id} is {head.status}: cancel it first")
         await store.delete(job_id)
         self._forget(job_id)
@@ -174,7 +174,7 @@ class Jobs:
             head = await self._tasks.run_shielded(store.head(job_id))
             if head.last_event > after:  # an event was stored after the query
                 continue
-            if head.finished:
+            if head.is_finished:
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_seconds):

@@ -227,7 +227,7 @@ class JobWriter:
 async def read_state(store: JobStore, job: StoredJob) -> str:
     """Return a job's own state, not packed. Raises `StoreUnavailable` and `JobNotReadable`."""
     digests = list_digests(job.state)
-    return unpack(job.state, await store.documents(digests)) if digests else job.state
+    return unpack(job.state, await store.read_documents(digests)) if digests else job.state
 
 
 def number_events(events: Sequence[NewEvent], since: int, at: float) -> list[JobEvent]:

@@ -46,8 +46,8 @@ class JobWriters:
             self._on_open.append(on_open)
 
     @property
-    def opened(self) -> JobStore | None:
-        """The store, if it is open."""
+    def store_if_open(self) -> JobStore | None:
+        """The store, or None if nothing has opened it yet."""
         return self._store
 
     async def store(self) -> JobStore:

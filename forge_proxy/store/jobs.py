@@ -95,7 +95,7 @@ class JobRepository:
                     query = query.where(tuple_(JOBS.c.created_at, JOBS.c.id) < tuple_(created_at, before))
             return [JobHead(*row) for row in await connection.execute(query)]
 
-    async def unfinished(self, *, parent: str | None = None) -> Sequence[JobHead]:
+    async def list_unfinished(self, *, parent: str | None = None) -> Sequence[JobHead]:
         """See the port."""
         query = select(*_HEAD).where(JOBS.c.status.not_in(FINISHED)).order_by(JOBS.c.id)
         if parent is not None:
@@ -178,7 +178,7 @@ class JobRepository:
             rows = await connection.execute(query.order_by(JOB_EVENTS.c.id).limit(limit))
             return [JobEvent(*row) for row in rows]
 
-    async def documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
+    async def read_documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """See the port."""
         async with self._database.read() as connection:
             return await read_documents(connection, digests)

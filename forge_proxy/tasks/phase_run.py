@@ -86,7 +86,7 @@ class PhaseRun:
 
     async def read_document(self, digest: str) -> bytes:
         """Return the content of a document. Raises `JobNotReadable`."""
-        found = await (await self.deps.open_jobs()).documents([digest])
+        found = await (await self.deps.open_jobs()).read_documents([digest])
         if digest not in found:
             raise JobNotReadable("a document of the task is missing")
         return found[digest]

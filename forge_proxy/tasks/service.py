@@ -144,7 +144,7 @@ class Tasks:
 
     async def read_documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """Return the contents of documents of a task: prompts, responses, changes of failed attempts."""
-        return await (await self._deps.open_jobs()).documents(digests) if digests else {}
+        return await (await self._deps.open_jobs()).read_documents(digests) if digests else {}
 
     async def diff(self, task_id: str) -> str:
         """Return what a task has changed since its base, as a unified diff."""
@@ -240,7 +240,7 @@ class Tasks:
     async def remove_leftovers(self, *, only_list: bool) -> Sequence[Leftover]:
         """Remove, or only list, the worktrees that no unfinished task needs. Their branches stay."""
         store = await self._deps.open_jobs()
-        active = [head.id for head in await store.unfinished()]
+        active = [head.id for head in await store.list_unfinished()]
         repositories = self._deps.repositories
         return repositories.list_leftovers(active) if only_list else await repositories.remove_leftovers(active)
 

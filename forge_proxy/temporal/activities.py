@@ -70,7 +70,7 @@ class JobActivities:
             raise ApplicationError("the log of the daemon has the details", type=type(error).__name__) from None
 
     async def _next_step(self, writer: JobWriter) -> Step:
-        if writer.job.finished:
+        if writer.job.is_finished:
             return _FINISHED
         action = writer.action
         match action:
@@ -85,7 +85,7 @@ class JobActivities:
                 return _FINISHED
 
     async def _cancel(self, writer: JobWriter) -> Step:
-        if writer.job.finished:
+        if writer.job.is_finished:
             return _FINISHED
         if children := await self._unfinished_children(writer):
             return Step("await_children", children=children)
@@ -95,7 +95,7 @@ class JobActivities:
 
     async def _unfinished_children(self, writer: JobWriter) -> list[str]:
         store = await self._writers.store()
-        return [child.id for child in await store.unfinished(parent=writer.job.id)]
+        return [child.id for child in await store.list_unfinished(parent=writer.job.id)]
 
     async def _run_watched(self, name: str, attempt: int, writer: JobWriter) -> Step:
         """Run a phase with heartbeats. If the job is cancelled, the phase ends itself; otherwise it is ended here."""
@@ -156,7 +156,7 @@ class JobActivities:
                 phase = action.then if not await self._unfinished_children(writer) else None
             case Finished():
                 phase = None
-        return phase if phase is not None and phase.phase == name and not writer.job.finished else None
+        return phase if phase is not None and phase.phase == name and not writer.job.is_finished else None
 
 
 def _step(kind: str, phase: RunPhase, *, seconds: float | None = None, children: Sequence[str] = ()) -> Step:

@@ -48,7 +48,7 @@ class OutboxRelay:
             head = await (await self._writers.store()).head(entry.job_id)
         except JobNotFound:
             return True
-        if head.finished:
+        if head.is_finished:
             return True
         if head.parent is not None:  # the workflow of its parent starts it
             return await _signal_child(client, entry, head)

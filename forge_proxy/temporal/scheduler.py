@@ -43,7 +43,7 @@ class TemporalScheduler:
     async def wake(self, job_id: str) -> None:
         """See the port."""
         head = await (await self._writers.store()).head(job_id)
-        if not head.finished:
+        if not head.is_finished:
             await (await self._open_outbox()).add([job_id], "wake")
             self._has_messages.set()
 
@@ -52,7 +52,7 @@ class TemporalScheduler:
         job = await (await self._writers.store()).get(job_id)
         if job.status in ("completed", "failed"):
             raise JobConflict(f"the {job.kind} {job_id} is {job.status}: there is nothing to cancel")
-        if job.finished:
+        if job.is_finished:
             return job
         await (await self._open_outbox()).add([job_id], "cancel")
         self._has_messages.set()
@@ -61,7 +61,7 @@ class TemporalScheduler:
     async def recover(self) -> None:
         """See the port. Jobs that Temporal knows are not started again."""
         store = await self._writers.store()
-        unfinished = [head.id for head in await store.unfinished() if head.parent is None]
+        unfinished = [head.id for head in await store.list_unfinished() if head.parent is None]
         await (await self._open_outbox()).add(unfinished, "start")
         self._has_messages.set()
 

@@ -200,7 +200,7 @@ async def test_expired_responses_are_deleted_with_their_prompts(database: Databa
             await responses.read(old, OWNER)
         new, _ = await responses.submit(request(streams=True), OWNER)
         await ended(responses, new)
-        listed = await JobRepository(database).unfinished()
+        listed = await JobRepository(database).list_unfinished()
 
         assert listed == []
         stored = await JobRepository(database).get(new)

@@ -275,7 +275,7 @@ async def test_d3_child_jobs_that_are_created_while_their_parent_is_cancelled_ar
         await world.until(job_id, "cancelled")
         await cancelling[0]
 
-        assert await world.store.unfinished() == []
+        assert await world.store.list_unfinished() == []
     assert f"{job_id}/second" not in kind.ran
 
 

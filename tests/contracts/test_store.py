@@ -74,7 +74,7 @@ async def test_d39_a_change_is_stored_with_its_events_children_and_documents(sto
     assert [one.id for one in await store.events("job_1", after=1, limit=10)] == [2, 3]
     assert [one.id for one in await store.events("job_1", after=0, limit=2)] == [1, 2]
     assert await store.get("job_1.1") == child("job_1.1")
-    assert await store.documents([large.digest, "unknown"]) == {large.digest: large.content}
+    assert await store.read_documents([large.digest, "unknown"]) == {large.digest: large.content}
 
 
 async def test_a_repeated_save_is_stored_once(store: OwnedJobRepository) -> None:
@@ -101,7 +101,7 @@ async def test_a_save_over_a_newer_change_is_refused_completely(store: OwnedJobR
 
     assert (await store.get("job_1")).status == "running"
     assert all(one.type == "status" for one in await store.events("job_1", after=0, limit=10))
-    assert await store.documents([lost.digest]) == {}
+    assert await store.read_documents([lost.digest]) == {}
     assert await store.count_tree("job_1") == 1
 
 
@@ -156,7 +156,7 @@ async def test_jobs_are_listed_page_by_page_newest_first(store: OwnedJobReposito
     assert [await listed(ALL), await listed(ALL, "job_4")] == [["a_1", "job_4"], ["job_3", "job_2"]]
     assert await listed(JobFilter(status="completed")) == ["job_3", "job_1"]
     assert await listed(JobFilter(owner="o")) == ["a_1"]
-    assert [head.id for head in await store.unfinished()] == ["a_1", "job_0", "job_2", "job_4"]
+    assert [head.id for head in await store.list_unfinished()] == ["a_1", "job_0", "job_2", "job_4"]
 
 
 async def test_unfinished_children_are_found_by_their_parent(store: OwnedJobRepository) -> None:
@@ -164,7 +164,7 @@ async def test_unfinished_children_are_found_by_their_parent(store: OwnedJobRepo
     for number, status in enumerate(("queued", "completed", "waiting")):
         await store.create(row(child(f"job_1.{number}", status=status)), None)
 
-    assert [head.id for head in await store.unfinished(parent="job_1")] == ["job_1.0", "job_1.2"]
+    assert [head.id for head in await store.list_unfinished(parent="job_1")] == ["job_1.0", "job_1.2"]
     assert [head.id for head in await store.list(JobFilter(parent="job_1"), before=None, limit=9)] == [
         "job_1.2", "job_1.1", "job_1.0",
     ]  # fmt: skip
@@ -254,22 +254,22 @@ async def test_d39_a_document_is_kept_while_a_job_refers_to_it(store: OwnedJobRe
         await store.save(JobChange(job(job_id, last_event=2), 1, [event(2)], documents))
 
     await store.delete("job_1")
-    assert await store.documents([shared.digest, own.digest]) == {shared.digest: b"shared"}
+    assert await store.read_documents([shared.digest, own.digest]) == {shared.digest: b"shared"}
     await store.delete("job_2")
-    assert await store.documents([shared.digest]) == {}
+    assert await store.read_documents([shared.digest]) == {}
 
 
 async def test_d39_the_parts_of_a_state_are_replaced_with_it(store: OwnedJobRepository) -> None:
     first, second = (pack(os.urandom(100_000).hex()) for _ in range(2))
     await store.create(NewRow(job(state=first.text), [event(1)], first.parts), None)
-    before = await store.documents(list_digests(first.text))
+    before = await store.read_documents(list_digests(first.text))
 
     after = job(state=second.text, last_event=2)
     await store.save(JobChange(after, 1, [event(2)], parts=second.parts, dropped_parts=list_digests(first.text)))
 
     assert unpack(first.text, before) is not None
-    assert await store.documents(list_digests(first.text)) == {}
-    found = await store.documents(list_digests(second.text))
+    assert await store.read_documents(list_digests(first.text)) == {}
+    found = await store.read_documents(list_digests(second.text))
     assert found == {part.digest: part.content for part in second.parts}
 
 
@@ -287,7 +287,7 @@ async def test_deleting_a_job_deletes_its_events_and_the_jobs_below_it(store: Ow
         for job_id in ("job_1", "job_1.1", "job_1.1.1"):
             with pytest.raises(JobNotFound):
                 await operation(job_id)
-    assert await store.documents([below.digest]) == {}
+    assert await store.read_documents([below.digest]) == {}
     with pytest.raises(JobNotFound):
         await store.save(JobChange(job(last_event=2), 1, [event(2)]))
 

@@ -66,7 +66,7 @@ class JobWorld:
         """Wait until a job has one of the statuses."""
         async with asyncio.timeout(60):
             while (job := await self.store.get(job_id)).status not in statuses:
-                assert not job.finished, job
+                assert not job.is_finished, job
                 await asyncio.sleep(0.001)
         return job
 

@@ -64,7 +64,7 @@ class RandomKind:
     async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
         """See the port."""
         job, number = writer.job, int(phase.phase)
-        assert await self.store.unfinished(parent=job.id) == [], "a phase ran before the child jobs had ended"
+        assert await self.store.list_unfinished(parent=job.id) == [], "a phase ran before the child jobs had ended"
         await asyncio.sleep(self.seconds)
         script = script_of(self.seed, job)
         writer.stage(NewEvent("step", {"number": number}))
@@ -102,7 +102,7 @@ async def drive(kind: RandomKind) -> None:
     await kind.jobs.resume()
     for root in ROOTS:
         await kind.jobs.submit(NewJob(root, "random", "t", "{}"), claim=IdempotencyClaim(root, root))
-    while unfinished := await kind.store.unfinished():
+    while unfinished := await kind.store.list_unfinished():
         for head in unfinished:
             if head.id in cancelled and head.last_event > 4:
                 await _cancel(kind.jobs, head.id)
@@ -120,7 +120,7 @@ async def _cancel(jobs: Jobs, job_id: str) -> None:
 
 async def check_random_jobs(seed: int, store: JobStore) -> None:
     """Assert that every job has done what its script says, once."""
-    assert await store.unfinished() == []
+    assert await store.list_unfinished() == []
     heads = {head.id: head for head in await store.list(JobFilter(), before=None, limit=1000)}
     for head in heads.values():
         events = await store.events(head.id, after=0, limit=1000)
@@ -138,7 +138,7 @@ async def check_random_jobs(seed: int, store: JobStore) -> None:
         for number in (number for number in steps if number < len(script) and script[number] == "children"):
             assert {child.id for child in children_of(seed, job, number)} <= heads.keys()
         if head.parent is not None:
-            assert heads[head.parent].finished
+            assert heads[head.parent].is_finished
     assert {*ROOTS} <= heads.keys()
     for head in heads.values():
         if head.status == "cancelled" and head.parent is not None:

@@ -86,7 +86,7 @@ async def test_d41_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path
 
     store = await OwnedJobRepository.open(url(file))
 
-    assert await store.unfinished() == []
+    assert await store.list_unfinished() == []
     await store.close()
 
 

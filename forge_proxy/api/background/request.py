@@ -65,6 +65,6 @@ _STATUSES = {"queued": "queued", "failed": "failed", "cancelled": "cancelled"}
 
 def read_job_response(job: StoredJob, state: str) -> bytes:
     """Return the response of a job as JSON: its result, or its status. `state` is the job's own state, not packed."""
-    if job.finished and job.outcome is not None:
+    if job.is_finished and job.outcome is not None:
         return job.outcome.encode()
     return BackgroundRequest.read(state).document(job.id, _STATUSES.get(job.status, "in_progress"))

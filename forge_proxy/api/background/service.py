@@ -91,7 +91,7 @@ class BackgroundResponses:
             job = await self._jobs.get(response_id)
         except JobNotFound as error:
             raise ResponseNotFound(response_id) from error
-        is_expired = job.finished and job.created_at + self._storage.retention.days * DAY <= self._storage.now()
+        is_expired = job.is_finished and job.created_at + self._storage.retention.days * DAY <= self._storage.now()
         if job.kind != RESPONSE or job.owner != owner or is_expired:
             raise ResponseNotFound(response_id)
         return job

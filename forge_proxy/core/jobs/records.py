@@ -47,7 +47,7 @@ class JobHead:
     """Whether the job was woken while it did not wait: its next wait ends at once."""
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the job has a final status."""
         return self.status in FINISHED
 

@@ -35,7 +35,7 @@ class RunHead:
     cancel_requested: bool = False
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the run has a final status."""
         return self.status in FINISHED
 

@@ -183,7 +183,7 @@ async def until(runs: Runs, run_id: str, status: str) -> StoredRun:
     """Wait until the run has that status and return it."""
     async with asyncio.timeout(20):
         while (run := await runs.get(run_id)).status != status:
-            assert not run.finished, run
+            assert not run.is_finished, run
             await asyncio.sleep(0.001)
     return run
 
