@@ -64,7 +64,8 @@ class OllamaModels:
         """List the models."""
         headers = {"x-request-id": request_id_of(request)}
         try:
-            return JSONResponse(encode_tags(await self._cards()), headers=headers)
+            listed = self._engine.models.with_tiers(await self._cards())
+            return JSONResponse(encode_tags(listed), headers=headers)
         except ForgeError as error:
             return error_response(error, request.scope, headers)
 

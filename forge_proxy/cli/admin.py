@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forge_proxy.cli.formatting import budget_words, preview_rows, show, show_rows, status_rows
+from forge_proxy.cli.formatting import budget_words, preview_rows, show, show_rows, status_rows, tier_words
 from forge_proxy.cli.remote import DEFAULT_URL, AdminClient
 from forge_proxy.core.budget import MAX_TOKENS, MIN_TOKENS
 from forge_proxy.core.guardrails.policy import SWITCHES
@@ -61,6 +61,7 @@ def add_admin_commands(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(status)
     app.command()(models)
+    app.command()(tiers)
     app.command()(reload)
     for group in (budget, backend, guardrails, compaction):
         app.add_typer(group)
@@ -82,6 +83,15 @@ def models(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> Non
         show(response, as_json=True)
     else:
         show_rows([(model["id"], budget_words(model["budget"])) for model in response["data"]])
+
+
+def tiers(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
+    """List the tiers of a running daemon, each with the model that it resolves to."""
+    response = AdminClient(url, key).admin("GET", "tiers")
+    if json:
+        show(response, as_json=True)
+    else:
+        show_rows([(tier["name"], tier_words(tier)) for tier in response["data"]])
 
 
 def reload(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:

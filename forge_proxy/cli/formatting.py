@@ -76,6 +76,15 @@ def budget_words(budget: _JsonDict) -> str:
     return f"{budget['mode']}: {tokens} ({budget['reason']})"
 
 
+def tier_words(tier: _JsonDict) -> str:
+    """Describe a tier on one line: its model, and what is set for it."""
+    given = {name: value for name, value in tier["settings"].items() if value not in (None, "auto") and name != "model"}
+    words = [str(tier["served"] or tier["settings"]["model"] or "no model is known")]
+    words += [f"{tier['window']} tokens"] if tier["window"] is not None else []
+    words += [f"{name} {value}" for name, value in given.items()]
+    return ", ".join(words) + ("" if tier["is_listed"] else " (not set)")
+
+
 def preview_rows(response: _JsonDict) -> list[tuple[str, str]]:
     """Return the rows of `/admin/v1/compaction/preview`: one per phase, then one per message that would be cut."""
     counted = "" if response["exact"] else "about "

@@ -245,6 +245,7 @@ def _admin_services(
         runs=services.runs,
         jobs=services.jobs,
         tasks=services.tasks,
+        tiers=live.now.tiers,
         metrics=metrics,
         stored=stored,
         events=events,

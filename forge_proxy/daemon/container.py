@@ -26,6 +26,7 @@ from forge_proxy.core.scheduling import ModelSchedule
 from forge_proxy.daemon.adapters import build_backend, build_ollamas
 from forge_proxy.daemon.catalog_server import CatalogServer, SwitchableCatalog
 from forge_proxy.daemon.managed_server import ManagedServerControl, SwitchableServer
+from forge_proxy.daemon.tiers import build_tier_models
 from forge_proxy.engine.active_requests import ActiveRequests
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
@@ -102,7 +103,7 @@ async def assemble(
         closing.push_async_callback(process_pool.close)
         closing.push_async_callback(machine.close)
         catalog = catalog_of(settings.models, config.model)
-        models = Models(backend, clock, config.model, catalog)
+        models = Models(backend, clock, config.model, catalog, build_tier_models(settings.tiers))
         admission = _build_admission(choice, settings, backend, clock, observe)
         switching = BackendSwitcher(admission, models.forget)
         server = _switchable_server(choice, config, manager, switching, admission)

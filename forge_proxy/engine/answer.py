@@ -179,6 +179,7 @@ class Engine:
         `ToolCallInvalid`, `EmptyAnswer` or `RequestCancelled`; if chunks have been yielded by then, the response is
         incomplete.
         """
+        request = self._complete(request)
         trace = self._tracer.begin(origin.traceparent) if self._tracer else None
         recorder = RequestRecorder(self._clock, request_id, request, origin, trace)
         observers = [one for one in (self._observe_content, content) if one is not None]
@@ -234,6 +235,7 @@ class Engine:
 
         Yields the chunks as they arrive, then the result. Raises like `answer`.
         """
+        request = self._complete(request)
         trace = self._tracer.begin_model_call(run_id) if self._tracer else None
         recorder = RequestRecorder(self._clock, turn.request_id, request, trace=trace)
         session = self._session(run_id, recorder)
@@ -262,6 +264,7 @@ class Engine:
 
         Raises like `answer`, and `UnreadCall`.
         """
+        request = self._complete(request)
         session = self._session(client, RequestRecorder(self._clock, request_id, request))
         async with self._admit(session, request) as model:
             call = ModelCall(request, request.stream, resolved=model, usage=True)
@@ -276,6 +279,11 @@ class Engine:
         Raises `UnknownModel` if the catalog has no such name.
         """
         return self._backend.tool_mode(self.models.resolve_cached(model).served)
+
+    def _complete(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with the values of the tier that it names, if it names one."""
+        tier = self.models.tier_of(request.model)
+        return request if tier is None else tier.complete(request)
 
     def _session(
         self,

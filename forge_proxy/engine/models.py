@@ -1,11 +1,12 @@
 """Resolves the model of a request: caches the names that a backend serves and maps a requested name to one of them.
 
-With a catalog the names are those of the catalog, and a request for any other name is refused.
+With a catalog the names are those of the catalog, and a request for any other name is refused. The names of tiers
+are resolved to the models of their tiers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from forge_proxy.core.catalog import Catalog
@@ -13,6 +14,7 @@ from forge_proxy.core.chat import ModelCard, ResolvedModel
 from forge_proxy.core.errors import BackendDown, BackendFault, BackendNotReady, BackendUnreachable, UnknownModel
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.ports import Backend, Clock
+from forge_proxy.engine.tier_models import TierModel
 
 _CACHED_SECONDS = 30.0
 """Seconds for which the list is cached: the model server may have been replaced by one with other names."""
@@ -25,12 +27,18 @@ class Models:
     """
 
     def __init__(
-        self, backend: Backend, clock: Clock, default: str | None = None, catalog: Catalog | None = None
+        self,
+        backend: Backend,
+        clock: Clock,
+        default: str | None = None,
+        catalog: Catalog | None = None,
+        tiers: Sequence[TierModel] = (),
     ) -> None:
         self._backend = backend
         self._clock = clock
         self._default = default
         self._catalog = catalog
+        self._tiers = {tier.name: tier for tier in tiers}
         self._cards: Sequence[ModelCard] = ()
         self._by_name: dict[str, ModelCard] = {}
         self._cached_until = float("-inf")
@@ -51,6 +59,30 @@ class Models:
             return card
         aliases: list[Json] = [*self._catalog.aliases_of(card.id)]
         return replace(card, details={**card.details, "aliases": aliases})
+
+    def tier_of(self, requested: str | None) -> TierModel | None:
+        """Return the tier whose name is requested. A tier that is not set gives way to a model with its name."""
+        tier = self._tiers.get(requested or "")
+        if tier is None or tier.is_listed:
+            return tier
+        return None if self._has_model(tier.name) else tier
+
+    def with_tiers(self, cards: Sequence[ModelCard]) -> Sequence[ModelCard]:
+        """Return the models that clients see: the given ones, and the tiers that are set, each as its model."""
+        listed = [tier.name for tier in self._tiers.values() if tier.is_listed]
+        if not listed:
+            return cards
+        by_name = {name: card for card in reversed(cards) for name in _names(card)}
+        return [*(card for card in cards if card.id not in listed), *(self._as_tier(name, by_name) for name in listed)]
+
+    def _as_tier(self, name: str, by_name: Mapping[str, ModelCard]) -> ModelCard:
+        try:
+            served = self.resolve_cached(name).served or ""
+        except UnknownModel:  # the request itself will raise it
+            served = ""
+        card = by_name.get(served, ModelCard(served))
+        details = {key: value for key, value in card.details.items() if key != "aliases"}
+        return replace(card, id=name, details={**details, "root": served})
 
     async def get(self, name: str) -> ModelCard:
         """Return a model by its name or alias. Raises `UnknownModel` or `BackendFault`."""
@@ -79,6 +111,9 @@ class Models:
 
     def is_known(self, name: str) -> bool:
         """Return whether the catalog, the settings or the latest list has this name. Never requests the list."""
+        return name in self._tiers or self._has_model(name)
+
+    def _has_model(self, name: str) -> bool:
         if self._catalog is not None:
             return self._catalog.resolve(name) is not None
         return name in self._by_name or name == self._default
@@ -115,6 +150,12 @@ class Models:
         return ResolvedModel(requested, self._replacement(requested))
 
     def _replacement(self, requested: str | None) -> str | None:
+        tier = self.tier_of(requested)
+        if tier is not None:
+            return self.first_known if tier.model is None else self._replacement_of(tier.model) or tier.model
+        return self._replacement_of(requested)
+
+    def _replacement_of(self, requested: str | None) -> str | None:
         if self._catalog is not None:
             found = self._catalog.find(requested)
             return None if found == requested else found

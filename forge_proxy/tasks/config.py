@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import NoDecode
 
+from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.tasks.models import MAX_FAN_OUT_DEPTH, CapabilityTier, CheckCommand
 from forge_proxy.core.tasks.prompt.sections import PromptOrder
 from forge_proxy.core.tasks.scopes import PROTECTED
@@ -43,20 +44,32 @@ class TierConfig(BaseModel):
         " by what the model server supports.",
     )
 
+    @property
+    def sampling(self) -> dict[str, Json]:
+        """The sampling parameters that are set, by their names in requests."""
+        values = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed}
+        return {name: value for name, value in values.items() if value is not None}
+
 
 class TiersConfig(BaseModel):
-    """The models of tasks, by what a call demands of them."""
+    """The models of tasks, by what a call demands of them. Clients see a tier that is set as a model, such as
+    `forge-reasoning`: its model, its sampling and its `thinking` then apply, unless a request has its own values.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     reasoning: TierConfig = Field(default_factory=TierConfig, description="Plans, and conflicts between sub-tasks.")
     generation: TierConfig = Field(default_factory=TierConfig, description="Code and other content.")
-    summarization: TierConfig = Field(default_factory=TierConfig, description="Not used yet.")
-    classification: TierConfig = Field(default_factory=TierConfig, description="Not used yet.")
+    summarization: TierConfig = Field(default_factory=TierConfig, description="Tasks do not use it yet.")
+    classification: TierConfig = Field(default_factory=TierConfig, description="Tasks do not use it yet.")
 
     def of(self, tier: CapabilityTier) -> TierConfig:
         """Return the settings of a tier."""
         return getattr(self, tier.value)
+
+    def sets(self, tier: CapabilityTier) -> bool:
+        """Whether anything is set for a tier."""
+        return self.of(tier) != TierConfig()
 
 
 class TasksConfig(BaseModel):

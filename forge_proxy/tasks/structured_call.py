@@ -267,9 +267,7 @@ def _build_request(
     body: dict[str, Json] = {
         "messages": [*messages], "max_tokens": limit, "stream": True, "stream_options": {"include_usage": True},
     }  # fmt: skip
-    for name in ("temperature", "top_p", "seed"):
-        if (value := getattr(tier, name)) is not None:
-            body[name] = value
+    body |= tier.sampling
     if tier.thinking is not None:
         body["chat_template_kwargs"] = {"enable_thinking": tier.thinking}
     if model is not None:

@@ -17,7 +17,8 @@ ADMIN, USER = "sk-admin", "sk-user"
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("settings") / "forge-proxy.yaml"
-    file.write_text(f"server: {{api_keys: [{USER}], admin_keys: [{ADMIN}]}}\n")
+    tiers = "tiers: {reasoning: {temperature: 0.5, max_output: 512}}"
+    file.write_text(f"server: {{api_keys: [{USER}], admin_keys: [{ADMIN}]}}\n{tiers}\n")
     return file
 
 
@@ -40,11 +41,27 @@ def test_the_status_is_printed_as_text(running: Process) -> None:
     assert told["budget"].startswith("backend: 2048 tokens")
 
 
+def test_s_tiers_are_listed_with_what_they_resolve_to(running: Process) -> None:
+    ended = ask(running, "tiers")
+
+    listed = dict(line.split(maxsplit=1) for line in ended.out.splitlines())
+    model = listed["forge-generation"].split(",")[0]
+    assert listed == {
+        "forge-reasoning": f"{model}, 2048 tokens, temperature 0.5, max_output 512",
+        **{
+            f"forge-{name}": f"{model}, 2048 tokens (not set)"
+            for name in ("generation", "summarization", "classification")
+        },
+    }
+    assert model != "forge-generation"
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ("status",),
         ("models",),
+        ("tiers",),
         ("budget",),
         ("backend",),
         ("guardrails",),

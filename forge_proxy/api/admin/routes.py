@@ -30,6 +30,7 @@ from forge_proxy.api.admin.status import StatusEndpoints
 from forge_proxy.api.admin.strict import StrictRoute
 from forge_proxy.api.admin.tasks import TaskEndpoints
 from forge_proxy.api.admin.text_responses import TextResponseEndpoints
+from forge_proxy.api.admin.tiers import TierEndpoints
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.openapi import error_responses
 from forge_proxy.engine.answer import Engine
@@ -75,6 +76,8 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     status, backend, settings = StatusEndpoints(parts), BackendEndpoints(parts), SettingsEndpoints(parts.configuration)
     add("GET", "/status", status.status, "Show the state of the daemon")
     add("GET", "/models", status.models, "List the models with their budgets", {"502": _NOT_MANAGED["502"]})
+    tiers = TierEndpoints(parts.engine, parts.tiers)
+    add("GET", "/tiers", tiers.list, "List the tiers with their models", {"502": _NOT_MANAGED["502"]})
     budget = BudgetEndpoints(parts.engine)
     add("GET", "/budget", budget.read, "Show the context budget")
     add("PUT", "/budget", budget.switch, "Switch the context budget", _NOT_SWITCHED)

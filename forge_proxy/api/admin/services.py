@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from forge_proxy.api.admin.events import EventSource
@@ -14,6 +14,7 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource
 from forge_proxy.jobs.service import Jobs
+from forge_proxy.tasks.config import TiersConfig
 from forge_proxy.tasks.service import Tasks
 from forge_proxy.workflows.runs.service import Runs
 
@@ -61,6 +62,7 @@ class AdminServices:
     stored: RequestSource | None = None
     jobs: Jobs | None = None
     tasks: Tasks | None = None
+    tiers: TiersConfig = field(default_factory=TiersConfig)
     events: EventSource | None = None
 
     @property

@@ -116,12 +116,14 @@ def _target(client: str, remote: AdminClient, key: str | None, wanted: str | Non
     cards = {str(card["id"]): card for card in remote.ask("GET", "/v1/models").get("data", [])}
     named = {alias: card for card in cards.values() for alias in card.get("aliases") or ()} | cards
     takes_all = client in _WRITES_ALL_MODELS
-    if wanted is None and (not cards or (len(cards) > 1 and not takes_all)):
+    # tiers are further names of these models
+    models = [name for name, card in cards.items() if card.get("root", name) == name or card["root"] not in cards]
+    if wanted is None and (not cards or (len(models) != 1 and not takes_all)):
         raise NoDaemon(f"choose a model with --model; the daemon serves: {', '.join(cards) or 'none'}")
     for model in (wanted, small):
         if model is not None and model not in named:
             raise NoDaemon(f"no model {model!r} at {remote.root}; the daemon serves: {', '.join(named) or 'none'}")
-    name = wanted if wanted is not None else next(iter(cards))
+    name = wanted if wanted is not None else next(iter(models), next(iter(cards)))
     if wanted is None and len(cards) > 1:
         note(f"{name} is the default model; choose another with --model: {', '.join(cards)}")
     others = tuple(

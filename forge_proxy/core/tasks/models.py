@@ -23,6 +23,11 @@ class CapabilityTier(StrEnum):
     SUMMARIZATION = "summarization"
     CLASSIFICATION = "classification"
 
+    @property
+    def model_name(self) -> str:
+        """The name by which clients request the tier's model."""
+        return f"forge-{self.value}"
+
 
 class TransitionSignal(StrEnum):
     """What the checks of an attempt mean for its task."""
