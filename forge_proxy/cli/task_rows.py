@@ -28,6 +28,8 @@ def task_rows(task: dict[str, Any]) -> list[tuple[str, str]]:
         ("present", step),
         ("calls", str(task["calls"])),
     ]
+    if task["waits_for"]:
+        rows.append(("waits for", ", ".join(task["waits_for"])))
     if task["output_files"]:
         rows.append(("files", ", ".join(task["output_files"])))
     rows += [(label, text) for label, text in (("result", task["result"]), ("halted", task["halt"])) if text]
@@ -83,6 +85,8 @@ def describe_task_event(event: SentEvent) -> str | None:
             words = ", ".join(data["files"])
         case "assembled":
             words = f"{data['tokens']} tokens"
+        case "waiting_for":
+            words = ", ".join(data["tasks"])
         case "committed":
             words = data["commit"][:12]
         case _:

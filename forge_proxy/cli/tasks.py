@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -38,6 +39,9 @@ MayWrite = Annotated[
 ]
 Base = Annotated[str | None, typer.Option("--base", help="The base branch. Default: the current one.")]
 OwnId = Annotated[str | None, typer.Option("--id", help="The id of the task, and of its branch forge/ID.")]
+After = Annotated[
+    list[str] | None, typer.Option("--after", metavar="ID", help="A task that has to be merged before. Repeatable.")
+]
 Planned = Annotated[bool, typer.Option("--plan", help="Make a plan with several steps first.")]
 Domain = Annotated[str, typer.Option("--domain", help="The kind of work, such as documentation.")]
 Attempts = Annotated[int, typer.Option("--attempts", help="Attempts of each step.")]
@@ -50,30 +54,35 @@ class TaskDidNotSucceed(ForgeError):
 list_by_default(tasks, lambda options: _list(options, 20, None))
 
 
-@tasks.command()
-def run(
-    context: typer.Context,
-    description: Description,
-    repo: Repo = Path(),
-    file: Target = None,
-    read: Read = None,
-    may_write: MayWrite = None,
-    base: Base = None,
-    task_id: OwnId = None,
-    plan: Planned = False,
-    domain: Domain = "code_generation",
-    attempts: Attempts = 2,
-    url: OwnUrl = None,
-    key: OwnKey = None,
-    json: AsJson = False,
-) -> None:
+def _submitting(then: Callable[[CommandOptions, dict[str, Any]], None]) -> Callable[..., None]:
+    """Return a command that submits a task, and then calls `then` with it."""
+
+    def command(
+        context: typer.Context, description: Description, repo: Repo = Path(), file: Target = None, read: Read = None,
+        may_write: MayWrite = None, base: Base = None, task_id: OwnId = None, after: After = None,
+        plan: Planned = False, domain: Domain = "code_generation", attempts: Attempts = 2, url: OwnUrl = None,
+        key: OwnKey = None, json: AsJson = False,
+    ) -> None:  # fmt: skip
+        options = inherit_options(context, url, key, json)
+        task: dict[str, Any] = {
+            "description": sys.stdin.read() if description == "-" else description, "target_files": file or [],
+            "context_files": read or [], "may_write": may_write or [], "domain": domain,
+        }  # fmt: skip
+        body: dict[str, Any] = {
+            "task": task if task_id is None else {**task, "task_id": task_id}, "repository": str(repo.resolve()),
+            "plan": plan, "max_attempts": attempts, "after": after or [],
+        }  # fmt: skip
+        then(options, options.remote.admin("POST", _ROUTE, body if base is None else {**body, "base": base}))
+
+    command.__doc__ = then.__doc__
+    return command
+
+
+def _run(options: CommandOptions, task: dict[str, Any]) -> None:
     """Submit a task and show its progress until its branch can be reviewed. Ctrl-C only ends the display.
 
     Exit code 0 if the branch can be reviewed, 1 if the task halted or failed.
     """
-    options = inherit_options(context, url, key, json)
-    body = _submission(description, repo, file, read, may_write, base, task_id, domain, attempts, plan=plan)
-    task = options.remote.admin("POST", _ROUTE, body)
     if not options.as_json:
         print(task["id"])
     try:
@@ -84,28 +93,13 @@ def run(
         raise typer.Exit(130) from None
 
 
-@tasks.command()
-def submit(
-    context: typer.Context,
-    description: Description,
-    repo: Repo = Path(),
-    file: Target = None,
-    read: Read = None,
-    may_write: MayWrite = None,
-    base: Base = None,
-    task_id: OwnId = None,
-    plan: Planned = False,
-    domain: Domain = "code_generation",
-    attempts: Attempts = 2,
-    url: OwnUrl = None,
-    key: OwnKey = None,
-    json: AsJson = False,
-) -> None:
+def _submit(options: CommandOptions, task: dict[str, Any]) -> None:
     """Submit a task and print its id; it continues whether or not it is watched."""
-    options = inherit_options(context, url, key, json)
-    body = _submission(description, repo, file, read, may_write, base, task_id, domain, attempts, plan=plan)
-    task = options.remote.admin("POST", _ROUTE, body)
     show(task, as_json=True) if options.as_json else print(task["id"])
+
+
+tasks.command("run")(_submitting(_run))
+tasks.command("submit")(_submitting(_submit))
 
 
 @tasks.command()
@@ -319,32 +313,6 @@ def gc(
     if not found["data"]:
         print("no worktrees to remove", file=sys.stderr)
     show_rows([(one["task_id"], one["path"]) for one in found["data"]])
-
-
-def _submission(
-    description: str,
-    repo: Path,
-    file: list[str] | None,
-    read: list[str] | None,
-    may_write: list[str] | None,
-    base: str | None,
-    task_id: str | None,
-    domain: str,
-    attempts: int,
-    *,
-    plan: bool,
-) -> dict[str, Any]:
-    task: dict[str, Any] = {
-        "description": sys.stdin.read() if description == "-" else description,
-        "target_files": file or [],
-        "context_files": read or [],
-        "may_write": may_write or [],
-        "domain": domain,
-    }
-    if task_id is not None:
-        task["task_id"] = task_id
-    body: dict[str, Any] = {"task": task, "repository": str(repo.resolve()), "plan": plan, "max_attempts": attempts}
-    return body if base is None else {**body, "base": base}
 
 
 def _decide(options: CommandOptions, task_id: str, action: str, body: dict[str, Any], done: str) -> None:

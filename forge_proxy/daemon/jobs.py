@@ -133,9 +133,10 @@ async def build_jobs(
         closing.push_async_callback(tasks.cleaning.close)
         closing.push_async_callback(jobs.close)
         runs, background = Runs(jobs, deps, time.time), BackgroundResponses(jobs, responses)
-        yield JobServices(
-            jobs, runs, background, batches.service(jobs, check_url), batches, tasks.service(jobs, check_url)
-        )
+        task_service = tasks.service(jobs, check_url)
+        waker = task_service.turn_waker(tasks.cleaning)
+        writers.subscribe(waker.on_change, waker.on_open)
+        yield JobServices(jobs, runs, background, batches.service(jobs, check_url), batches, task_service)
 
 
 def queue_limits(settings: Settings, engine: Engine) -> dict[str, Callable[[], int]]:

@@ -153,6 +153,8 @@ async def decide(run: PhaseRun, happening: Happening) -> NextAction:
 async def prepare_wait(run: PhaseRun, decision: Decision) -> None:
     """Stage the result of a task that waits for a person or ends."""
     state = run.state
+    if isinstance(decision, Halt | AwaitReview):
+        run.stage(is_admitted=False)
     if isinstance(decision, Halt):
         run.stage(run.event("halted", reason=decision.reason), halt=decision.reason)
     elif isinstance(decision, End):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -35,6 +36,8 @@ class TaskDeps:
     now: Callable[[], float]
     report: Callable[[str, Exception], None]
     """Called with a job's id and an internal error."""
+    turn_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a task looks whether it has its turn, and stores that."""
 
 
 class PhaseRun:

@@ -13,7 +13,9 @@ from forge_proxy.core.jobs.actions import NewJob, RunPhase, write_action
 from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
 from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, JobStatus, NewEvent, StoredJob
 from forge_proxy.core.tasks.decisions import (
+    AWAIT_TURN,
     CONTINUE,
+    PREPARE,
     AwaitReview,
     Decision,
     End,
@@ -32,6 +34,7 @@ from forge_proxy.core.tasks.records import TaskState, read_task, write_task
 from forge_proxy.core.tasks.state_machine import HappeningUnexpected, advance
 from forge_proxy.core.tasks.task_scope import scope_of_task
 from forge_proxy.core.tasks.workspace import Leftover, MergeMethod, RepositoryState
+from forge_proxy.jobs.background_tasks import BackgroundTasks
 from forge_proxy.jobs.ids import new_job_id
 from forge_proxy.jobs.ports import JobFilter
 from forge_proxy.jobs.service import Jobs
@@ -40,6 +43,7 @@ from forge_proxy.tasks.errors import TaskConflict, TaskNotFound, as_task_errors
 from forge_proxy.tasks.evaluating import NO_CHILDREN
 from forge_proxy.tasks.phase_run import TaskDeps
 from forge_proxy.tasks.task_handler import TaskHandler
+from forge_proxy.tasks.turns import TurnWaker
 
 _MAX_TITLE = 80
 
@@ -78,6 +82,7 @@ class Tasks:
                 "task.task_id", f"{SUB_TASK_MARK!r} is part of the ids of sub-tasks; choose another id"
             )
         wanted = wanted.model_copy(update={"max_fan_out_depth": self._depth_of(wanted)})
+        await self._check_predecessors(wanted.after)
         task_id = wanted.task.task_id or new_job_id("task", self._deps.now())
         repository = await self._inspect(wanted, task_id, claim)
         progress = TaskProgress.begin(is_planned=wanted.plan, max_attempts=wanted.max_attempts)
@@ -109,6 +114,14 @@ class Tasks:
         if claim is None:
             raise TaskConflict(f"a task with the id {task_id} exists already; choose another task_id")
         return existing.state.repository  # if it was stored with the same key, the store returns it
+
+    async def _check_predecessors(self, after: Sequence[str]) -> None:
+        """Raise `InvalidRequest` for a predecessor that does not exist: tasks wait only for earlier ones."""
+        for number, task_id in enumerate(after):
+            try:
+                await self.get(task_id)
+            except TaskNotFound as error:
+                raise InvalidRequest(f"after[{number}]", str(error)) from error
 
     async def get(self, task_id: str) -> StoredTask:
         """Return the current state of a task."""
@@ -244,6 +257,10 @@ class Tasks:
         repositories = self._deps.repositories
         return repositories.list_leftovers(active) if only_list else await repositories.remove_leftovers(active)
 
+    def turn_waker(self, tasks: BackgroundTasks) -> TurnWaker:
+        """Return what wakes waiting tasks, with its work in `tasks`."""
+        return TurnWaker(self._deps.open_jobs, self._jobs.wake, tasks)
+
     def _lock(self, task_id: str) -> _TaskLock:
         return _TaskLock(self._jobs, task_id)
 
@@ -263,6 +280,9 @@ class Tasks:
             state = replace(state, result=replace(state.result, status=_status_of(decision)))
         status = NewEvent("status", {"status": "queued"})
         action = _action_of(decision)
+        if action != CONTINUE:
+            then = PREPARE if state.worktree is None else action
+            state, action = replace(state, is_admitted=False, then=then.phase), AWAIT_TURN
         await writer.write(
             event, status, state=write_task(state), status="queued", action=write_action(action), wake_at=None
         )

@@ -12,10 +12,10 @@ from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadabl
 from forge_proxy.core.jobs.outcomes import write_error
 from forge_proxy.core.jobs.records import NewEvent, StoredJob
 from forge_proxy.core.store_errors import StoreUnavailable
-from forge_proxy.core.tasks.decisions import CONTINUE, PREPARE, START_SUB_TASKS, TIMEOUTS, AwaitReview
+from forge_proxy.core.tasks.decisions import AWAIT_TURN, CONTINUE, PREPARE, START_SUB_TASKS, TIMEOUTS, AwaitReview
 from forge_proxy.core.tasks.errors import GitFailed
 from forge_proxy.core.tasks.happenings import AttemptImpossible
-from forge_proxy.core.tasks.ids import branch_of
+from forge_proxy.core.tasks.ids import branch_of, is_sub_task_id
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.jobs.cancellation import Cancelled
 from forge_proxy.jobs.writer import JobWriter
@@ -28,10 +28,12 @@ from forge_proxy.tasks.gathering import gather
 from forge_proxy.tasks.phase_run import PhaseRun, TaskDeps
 from forge_proxy.tasks.preparing import prepare, record_baseline
 from forge_proxy.tasks.results import write_outcome
+from forge_proxy.tasks.turns import KIND, await_turn
 from forge_proxy.tasks.validating import validate_output
 from forge_proxy.tasks.writing import write_output
 
 _PHASES: Mapping[str, Callable[[PhaseRun], Awaitable[NextAction]]] = {
+    "await_turn": await_turn,
     "prepare": prepare,
     "record_baseline": record_baseline,
     "assemble_context": assemble_context,
@@ -49,7 +51,7 @@ _NOT_OURS = (StoreUnavailable, JobNotFound, JobConflict, JobNotReadable, Cancell
 class TaskHandler:
     """`jobs.ports.JobHandler` of tasks."""
 
-    kind = "task"
+    kind = KIND
 
     def __init__(self, deps: TaskDeps, discard: Callable[[Worktree], None]) -> None:
         """`discard` is called with the worktree of a cancelled task, which is to be removed. It may not exist."""
@@ -57,8 +59,8 @@ class TaskHandler:
         self._discard = discard
 
     def first_action(self, job: StoredJob) -> RunPhase:
-        """See the port."""
-        return PREPARE
+        """See the port. Sub-tasks share the turn of their parent."""
+        return PREPARE if is_sub_task_id(job.id) else AWAIT_TURN
 
     async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
         """Run a phase. Its last failure halts the task: a person decides (D9). See the port."""

@@ -259,3 +259,22 @@ def check_result(place: TaskPlace) -> None:
     assert place.is_clean()
     assert not [one for one in psutil.process_iter(["cwd"]) if str(place.state) in (one.info["cwd"] or "")]
     assert json.dumps(place.events().count("committed")) == "1"
+
+
+def test_s_step_tasks_show_for_whom_they_wait_and_begin_after_the_merge(tmp_path: Path) -> None:
+    second = {"respond": {"files": [{"path": "item.py", "content": "class Item: ...\n"}]}}
+    with open_place(tmp_path, {**GENERATE, "times": 1}, second) as place, place.daemon() as proxy:
+        place.run(proxy, "run", "Add a total.", "--repo", str(place.repository.path), "-f", "cart.py", "--id", "total")
+        submitted = place.run(
+            proxy, "submit", "Add items.", "--repo", str(place.repository.path), "-f", "item.py", "--id", "item",
+            "--after", "total",
+        )  # fmt: skip
+        until(lambda: "waits for" in place.run(proxy, "show", "item"), "the task waits")
+        shown = place.run(proxy, "show", "item")
+        place.run(proxy, "approve", "total")
+        watched = place.run(proxy, "watch", "item")
+
+        assert submitted.strip() == "item"
+        assert [line.split() for line in shown.splitlines() if line.startswith("waits")] == [["waits", "for", "total"]]
+        assert "forge/item is ready for review: item.py" in watched
+        assert place.repository.git("show", "forge/item:cart.py") == AFTER.strip()

@@ -15,7 +15,7 @@ import pytest
 
 from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.jobs.records import JobEvent
+from forge_proxy.core.jobs.records import JobEvent, StoredJob
 from forge_proxy.core.tasks.findings import Baseline, Finding, ValidationResult
 from forge_proxy.core.tasks.models import ForgeTaskInput
 from forge_proxy.daemon.tasks import TaskParts
@@ -41,7 +41,7 @@ from tests.fakes.task_model import TaskModel, TaskRequest
 
 SECONDS = 30
 CART = "class Cart:\n    def __init__(self):\n        self.items = []\n"
-_OWN = ("plan", "max_attempts", "base", "models", "max_fan_out_depth", "conflicts")
+_OWN = ("plan", "after", "max_attempts", "base", "models", "max_fan_out_depth", "conflicts")
 """Fields of a submission that are not those of its task."""
 FILES: dict[str, str | bytes] = {"cart.py": CART, "README.md": "# Shop\n", "AGENTS.md": "Use type hints.\n"}
 
@@ -121,6 +121,10 @@ class World:
         self.model = model
         self.tasks = tasks
         self.repository = repository
+        self.turn_lock = asyncio.Lock()
+        """Held, it keeps tasks from looking whether they have their turn."""
+        self.waker_is_deaf = False
+        """Whether nobody is woken, as if the daemon had been killed before."""
 
     async def submit(self, **fields: Any) -> StoredTask:
         """Submit a task that changes cart.py."""
@@ -212,9 +216,20 @@ async def open_world(
     writers = JobWriters(open_store, time.time)
     jobs = Jobs(writers, LocalScheduler(writers, phases, {"tasks": lambda: 4, "checks": lambda: 1}), phases)
     tasks = Tasks(jobs, deps)
+    waking = BackgroundTasks()
+    waker = tasks.turn_waker(waking)
     try:
-        yield World(folder, model, tasks, repository, checks, http)
+        world = World(folder, model, tasks, repository, checks, http)
+        world.turn_lock = deps.turn_lock
+
+        def wake(before: StoredJob, after: StoredJob) -> None:
+            if not world.waker_is_deaf:
+                waker.on_change(before, after)
+
+        writers.subscribe(wake, waker.on_open)
+        yield world
     finally:
+        await waking.close()
         await jobs.close()
         await parts.cleaning.close()
         await store.close()

@@ -38,7 +38,8 @@ async def test_d2_a_single_step_ends_in_a_commit_on_its_own_branch(folder: Path)
         assert world.repository.git("log", "-1", "--format=%s", "forge/total") == "Add a total."
         assert "Forge-Task: total" in world.repository.git("log", "-1", "--format=%B", "forge/total")
         assert [kind for kind in kinds if kind != "status"] == [
-            "prepared", "baseline", "assembled", "called", "written", "validated", "committed", "awaiting_merge",
+            "admitted", "prepared", "baseline", "assembled", "called", "written", "validated", "committed",
+            "awaiting_merge",
         ]  # fmt: skip
         assert world.worktrees() == []
         assert done.state.result is not None

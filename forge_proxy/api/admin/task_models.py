@@ -70,6 +70,7 @@ class TaskInfo(TaskSummary):
     attempts: int = Field(description="Attempts that have ended, of all operations.")
     calls: int
     commits: dict[str, str] = Field(description="The commits of the steps.")
+    waits_for: list[str] = Field(description="The tasks for which it waits before it works.")
     halt: str = Field(description="Why it has halted, or failed.")
     failures: list[FailedAttemptJson]
     result: TaskStatus | None = Field(description="`awaiting_merge`, `merged`, `rejected` or `failed`.")
@@ -233,6 +234,7 @@ def to_info(task: StoredTask, diffs: dict[str, str]) -> TaskInfo:
         attempts=progress.attempts,
         calls=len(state.calls),
         commits=state.step_commits,
+        waits_for=[] if task.job.is_finished else list(state.waits_for),
         halt=state.halt,
         failures=[_to_failure(failure, diffs) for failure in state.failures],
         result=result.status if result is not None else None,

@@ -50,6 +50,7 @@ Decision: TypeAlias = StartAttempt | StartSubTasks | AwaitReview | Halt | End
 _GRACE = 5.0
 """Seconds after its own limit at which a phase is ended from outside."""
 TIMEOUTS: dict[str, float] = {
+    "await_turn": 30,
     "prepare": 60,
     "record_baseline": 600,
     "assemble_context": 30,
@@ -67,6 +68,8 @@ def _phase(name: str, queue: str = "tasks") -> RunPhase:
     return RunPhase(name, queue, timeout=TIMEOUTS[name] + _GRACE, max_attempts=3)
 
 
+AWAIT_TURN = _phase("await_turn")
+"""Waits for other tasks before the task works, and each time that it continues after a person has decided."""
 PREPARE = _phase("prepare")
 RECORD_BASELINE = _phase("record_baseline", "checks")
 ASSEMBLE = _phase("assemble_context")

@@ -99,6 +99,9 @@ class ForgeTaskInput(_Model):
     repository: str = Field(min_length=1, max_length=4096, description="The absolute path of an allowed repository.")
     base: str | None = Field(default=None, max_length=200, description="The base branch. Default: the current one.")
     plan: bool = Field(default=False, description="Whether a plan with several steps is made first.")
+    after: tuple[TaskId, ...] = Field(
+        default=(), max_length=20, description="Tasks that have to be merged before this one begins."
+    )
     max_attempts: int = Field(default=2, ge=1, le=5, description="Attempts of each step.")
     max_fan_out_depth: int | None = Field(
         default=None,

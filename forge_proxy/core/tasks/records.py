@@ -77,6 +77,14 @@ class TaskState:
     version: Literal[1] = 1
     instructions: str = ""
     """The project instructions of the settings when the task was submitted."""
+    has_predecessors_ended: bool = False
+    """Whether the tasks after which it runs have ended, or a person has decided to run it all the same."""
+    is_admitted: bool = False
+    """Whether it has its turn: no other task writes the same files before it waits for a person or ends."""
+    waits_for: tuple[str, ...] = ()
+    """The tasks for which it waits before it has its turn."""
+    then: str = "prepare"
+    """The phase with which it continues when it has its turn."""
     worktree: Worktree | None = None
     head: str = ""
     """The latest commit of the task, or the one that it began from."""

@@ -1,0 +1,170 @@
+"""Tasks that wait for other tasks: `after`, and the same files (real git, real store)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.errors import InvalidRequest
+from tests.tasks.conftest import World, open_world
+from tests.tasks.test_single_step import AFTER, GOOD, bad
+
+WAITS = ("requires_action", "halted", "completed", "failed", "cancelled")
+OTHER: dict[str, Any] = {"respond": {"files": [{"path": "item.py", "content": "class Item: ...\n"}]}, "times": 1}
+
+
+async def at(world: World, task_id: str, kind: str) -> float:
+    """Return when a task has had its last event of this kind."""
+    return [event.at for event in await world.events(task_id) if event.type == kind][-1]
+
+
+async def kinds(world: World, task_id: str) -> list[str]:
+    return [event.type for event in await world.events(task_id) if event.type != "status"]
+
+
+async def submit_two(world: World, **second: Any) -> None:
+    """Submit two tasks that look for their turns in this order."""
+    async with world.turn_lock:
+        await world.submit(task_id="one")
+        await world.submit(task_id="two", **second)
+
+
+async def test_s_step_tasks_with_the_same_files_work_one_after_the_other(folder: Path) -> None:
+    async with open_world(folder, GOOD) as world:
+        await submit_two(world)
+        first = await world.wait(*WAITS, task_id="one")
+        second = await world.wait(*WAITS, task_id="two")
+
+        assert (first.job.status, second.job.status) == ("requires_action", "requires_action")
+        assert (await kinds(world, "two"))[:2] == ["waiting_for", "admitted"]
+        (waited,) = [event for event in await world.events("two") if event.type == "waiting_for"]
+        assert '"one"' in waited.data
+        assert await at(world, "two", "admitted") >= await at(world, "one", "awaiting_merge")
+        assert second.state.waits_for == ()
+
+
+async def test_s_step_tasks_with_other_files_do_not_wait(folder: Path) -> None:
+    async with open_world(folder, OTHER, GOOD) as world:
+        await submit_two(world, target_files=["item.py"])
+        await world.wait(*WAITS, task_id="one")
+        await world.wait(*WAITS, task_id="two")
+
+        assert (await kinds(world, "two"))[0] == "admitted"
+
+
+async def test_s_step_a_task_with_predecessors_waits_until_they_are_merged(folder: Path) -> None:
+    async with open_world(folder, {**GOOD, "times": 1}, OTHER) as world:
+        await world.submit(task_id="one")
+        await world.submit(task_id="two", target_files=["item.py"], context_files=["cart.py"], after=["one"])
+        await world.wait("requires_action", task_id="one")
+        waiting = await world.wait("waiting", task_id="two")
+        assert waiting.state.waits_for == ("one",)
+
+        await world.tasks.approve("one", head=None, base=None, method="squash", approver="ada")
+        done = await world.wait(*WAITS, task_id="two")
+
+        assert done.job.status == "requires_action", done.state.halt
+        assert done.state.repository.base_commit == world.repository.head()  # it begins after the merge
+        (request,) = world.model.made("generate")[1:]
+        assert AFTER.strip() in request.body["messages"][0]["content"]
+
+
+async def test_s_step_a_predecessor_that_is_rejected_is_a_persons_decision(folder: Path) -> None:
+    async with open_world(folder, {**GOOD, "times": 1}, OTHER) as world:
+        await world.submit(task_id="one")
+        await world.submit(task_id="two", target_files=["item.py"], after=["one"])
+        await world.wait("requires_action", task_id="one")
+        await world.wait("waiting", task_id="two")
+        await world.tasks.reject("one", "ada")
+        halted = await world.wait("halted", task_id="two")
+
+        assert halted.state.halt.startswith("the task one was not merged: it was rejected; answer `retry`")
+        await world.tasks.answer("two", "retry", "")
+        done = await world.wait("requires_action", task_id="two")
+        assert (await kinds(world, "two")).count("baseline") == 1  # it was prepared, although it had halted before
+        assert world.repository.git("show", "forge/two:item.py") == "class Item: ..."
+        assert done.state.halt == ""
+
+
+async def test_s_step_a_predecessor_that_halts_is_waited_for_and_a_deleted_one_is_not(folder: Path) -> None:
+    spoiled = {**bad("BAD = 1\n"), "times": 2}
+    async with open_world(folder, spoiled, OTHER) as world:
+        await world.submit(task_id="one")
+        await world.wait("halted", task_id="one")
+        await world.submit(task_id="two", target_files=["item.py"], after=["one"])
+        await world.wait("waiting", task_id="two")
+        async with world.turn_lock:  # two does not look before one is deleted
+            await world.tasks.cancel("one")
+            await world.wait("cancelled", task_id="one")
+
+        assert (await world.wait("halted", task_id="two")).state.halt.startswith(
+            "the task one was not merged: it was c"
+        )
+        await world.tasks.delete("one")
+        await world.submit(task_id="three", target_files=["item.py"])
+        assert (await world.wait(*WAITS, task_id="three")).job.status == "requires_action"
+
+
+@pytest.mark.parametrize("after", ["nobody", "total"])
+async def test_s_step_only_tasks_that_exist_can_be_predecessors(folder: Path, after: str) -> None:
+    async with open_world(folder, GOOD) as world:
+        with pytest.raises(InvalidRequest, match=rf"after\[0\].*no task '{after}'"):
+            await world.submit(after=[after])
+
+
+async def test_s_step_a_waiting_task_continues_after_a_restart(folder: Path) -> None:
+    async with open_world(folder, {**GOOD, "times": 1}) as world:
+        await world.submit(task_id="one")
+        await world.submit(task_id="two", target_files=["item.py"], after=["one"])
+        await world.wait("requires_action", task_id="one")
+        await world.wait("waiting", task_id="two")
+
+    async with open_world(folder, OTHER) as world:
+        await world.wait("waiting", task_id="two")
+        await world.tasks.approve("one", head=None, base=None, method="merge", approver="ada")
+        assert (await world.wait(*WAITS, task_id="two")).job.status == "requires_action"
+
+
+async def test_s_step_a_task_whose_wake_was_lost_continues_after_a_restart(folder: Path) -> None:
+    async with open_world(folder, GOOD) as world:
+        world.waker_is_deaf = True  # the daemon is killed before it wakes anybody
+        await submit_two(world)
+        await world.wait("requires_action", task_id="one")
+        assert (await world.wait("waiting", task_id="two")).state.waits_for == ("one",)
+
+    async with open_world(folder, GOOD) as world:
+        assert (await world.wait(*WAITS, task_id="two")).job.status == "requires_action"
+
+
+async def test_s_step_requested_changes_wait_for_a_task_that_has_begun_meanwhile(folder: Path) -> None:
+    async with open_world(folder, GOOD) as world:
+        await world.submit(task_id="one")
+        await world.wait("requires_action", task_id="one")
+        async with world.turn_lock:
+            await world.submit(task_id="two")
+            await world.tasks.request_changes("one", "Name it sum.")
+        first = await world.wait(*WAITS, task_id="one")
+        await world.wait(*WAITS, task_id="two")
+
+        # one was submitted first, so it is next if nobody works yet; two may not work beside it
+        spans = sorted([(await at(world, name, "admitted"), await ended_at(world, name)) for name in ("one", "two")])
+        assert spans[0][1] <= spans[1][0]
+        assert first.job.status in ("requires_action", "halted")
+
+
+async def ended_at(world: World, task_id: str) -> float:
+    return [event.at for event in await world.events(task_id) if event.type in ("awaiting_merge", "halted")][-1]
+
+
+async def test_s_step_a_cancelled_task_lets_the_next_one_work(folder: Path) -> None:
+    async with open_world(folder, GOOD) as world:
+        async with world.turn_lock:
+            await world.submit(task_id="one", after=[])
+            await world.submit(task_id="two")
+            await world.tasks.cancel("one")
+        done = await world.wait(*WAITS, task_id="two")
+
+        assert done.job.status == "requires_action"
+        assert (await world.tasks.get("one")).job.status == "cancelled"
