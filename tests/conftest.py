@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Generator
 from functools import cache
@@ -20,6 +21,7 @@ import httpx2
 import pytest
 from hypothesis import settings
 
+from tests.fakes.postgres import Postgres, postgres
 from tests.fakes.recorded_migrations import record_migrations
 from tests.properties import SCALE
 
@@ -106,6 +108,8 @@ LONGEST = {
     "system/test_managed.py",
     "system/test_models.py",
     "system/test_slow_readers.py",
+    "system/test_tasks.py",
+    "system/test_tasks_killed.py",
     "templates/test_forms.py",
     "tools/test_mcp.py",
     "tools/test_mcp_faults.py",
@@ -114,6 +118,18 @@ LONGEST = {
 """The first files of their tier. What takes long comes first, so that no worker is left alone with it in the end."""
 if stale := [file for file in STARTS_PROCESSES | LONGEST if not (TESTS / file).exists()]:
     raise pytest.UsageError(f"tests/conftest.py: these files do not exist: {', '.join(stale)}")
+
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell starts its background jobs so, and the commands of the tests, which Ctrl-C ends, would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Generator[Postgres]:
+    """One PostgreSQL server of each worker. A test creates its own database, and does not stop the server."""
+    with postgres() as server:
+        yield server
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -209,10 +225,11 @@ class _ProcessGuard:
 _GUARD = _ProcessGuard()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     _GUARD.test = item.nodeid if _tier_of_item(item) in ("unit", "app") else None
-    try:
-        return (yield)
-    finally:
-        _GUARD.test = None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    _GUARD.test = None  # the last test of a worker also ends what all of its tests shared

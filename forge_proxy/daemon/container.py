@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forge_proxy.backends.capability_cache import CapabilityCache, state_folder
 from forge_proxy.backends.catalog import catalog_of
@@ -114,22 +114,11 @@ async def assemble(
             swapping = asyncio.create_task(Scheduler(admission, switching, control.load, clock, observe).run())
             closing.push_async_callback(_cancel, swapping)
         engine = Engine(
-            EngineConfig(
-                backend,
-                clock,
-                observe,
+            replace(
+                _configure_engine(choice, settings, EngineConfig(backend, clock, observe), process_pool),
                 models=models,
                 admission=admission,
                 budgets=budgets,
-                sampling=_build_sampling(settings, observe),
-                guardrails=settings.guardrails,
-                compaction=settings.compaction,
-                dialect=_dialect(choice, config),
-                reader=process_pool,
-                templates=ServerTemplates(
-                    backend if isinstance(backend, TemplateServer) else None, process_pool, config.chat_template
-                ),
-                cards=_open_capability_cache(choice),
                 memory=memory,
                 observe_content=observe_content,
                 tracer=tracer,
@@ -139,6 +128,23 @@ async def assemble(
         )
         closing.push_async_callback(engine.forms.close)
         yield EngineAssembly(choice, backend, engine, machine, admission, switching, manager, control)
+
+
+def _configure_engine(
+    choice: SelectedBackend, settings: Settings, config: EngineConfig, process_pool: ProcessPool
+) -> EngineConfig:
+    """Return the configuration with what the settings and the selected backend decide."""
+    backend = config.backend if isinstance(config.backend, TemplateServer) else None
+    return replace(
+        config,
+        sampling=_build_sampling(settings, config.observe),
+        guardrails=settings.guardrails,
+        compaction=settings.compaction,
+        dialect=_dialect(choice, settings.backend),
+        reader=process_pool,
+        templates=ServerTemplates(backend, process_pool, settings.backend.chat_template),
+        cards=_open_capability_cache(choice),
+    )
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

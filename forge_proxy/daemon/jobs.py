@@ -73,6 +73,25 @@ class JobServices:
     tasks: Tasks
 
 
+@dataclass(frozen=True, slots=True)
+class _JobStores:
+    """The stores of jobs in the daemon's database, which is opened when the first of them is needed."""
+
+    database: SharedDatabase
+    has_outbox: bool
+    """Whether changes are reported to a scheduler that several daemons share."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[JobStore]:
+        """Open the store that jobs are written to."""
+        opened = await self.database.get()
+        yield import_module("forge_proxy.store.jobs").JobRepository(opened, has_outbox=self.has_outbox)
+
+    async def get(self) -> JobStore:
+        """Return a store that jobs are only read from."""
+        return import_module("forge_proxy.store.jobs").JobRepository(await self.database.get())
+
+
 @asynccontextmanager
 async def build_jobs(
     settings: Settings,
@@ -83,23 +102,8 @@ async def build_jobs(
     memory: MemoryBudget,
 ) -> AsyncGenerator[JobServices]:
     """Build the job services of a daemon. At the end, jobs stop at their current step."""
-    is_shared = settings.jobs.scheduler == "temporal"
-
-    @asynccontextmanager
-    async def open_store() -> AsyncGenerator[JobStore]:
-        opened = await database.get()
-        yield import_module("forge_proxy.store.jobs").JobRepository(opened, has_outbox=is_shared)
-
-    async def open_jobs() -> JobStore:
-        opened = await database.get()
-        return import_module("forge_proxy.store.jobs").JobRepository(opened)
-
-    def report_stranded(run_id: str, error: Exception) -> None:
-        if isinstance(error, ForgeError):
-            observe(RunNotResumable(run_id, error.summary))
-        else:
-            observe(RunNotResumable(run_id, "internal error in forge-proxy", error))
-
+    stores = _JobStores(database, has_outbox=settings.jobs.scheduler == "temporal")
+    report_stranded = partial(_report_stranded, observe)
     async with AsyncExitStack() as closing:
         http = AioHttp(
             connect_seconds=settings.backend.connect_seconds,
@@ -113,12 +117,12 @@ async def build_jobs(
         deps = ExecutionDeps(engine, tools, report_stranded, check_url, observe)
         limits = queue_limits(settings, engine)
         batches = build_batches(settings, database, limits["lines"])
-        tasks = build_tasks(settings, engine, open_jobs, state_folder(), report_stranded)
+        tasks = build_tasks(settings, engine, stores.get, state_folder(), report_stranded)
         kinds = JobKinds(
             RunHandler(deps), ResponseHandler(engine, responses, memory), *batches.handlers(), *tasks.handlers()
         )
         phases = PhaseDeps(kinds, time.time, report_stranded)
-        writers = JobWriters(open_store, time.time, is_shared=is_shared)
+        writers = JobWriters(stores.open, time.time, is_shared=stores.has_outbox)
         scheduler = build_scheduler(settings.jobs, writers, phases, limits, database)
         closing.push_async_callback(batches.files.close)
         jobs = Jobs(
@@ -127,7 +131,7 @@ async def build_jobs(
             phases,
             lambda job: observe(_status_event(job)),
             retention_days=settings.jobs.retention_days,
-            poll_seconds=FEED_SECONDS if is_shared else None,
+            poll_seconds=FEED_SECONDS if stores.has_outbox else None,
             sender=CallbackNotifications(callbacks, http, SystemClock(), observe),
         )
         closing.push_async_callback(tasks.cleaning.close)
@@ -137,6 +141,14 @@ async def build_jobs(
         waker = task_service.turn_waker(tasks.cleaning)
         writers.subscribe(waker.on_change, waker.on_open)
         yield JobServices(jobs, runs, background, batches.service(jobs, check_url), batches, task_service)
+
+
+def _report_stranded(observe: Observer, run_id: str, error: Exception) -> None:
+    """Report a job that this daemon cannot resume."""
+    if isinstance(error, ForgeError):
+        observe(RunNotResumable(run_id, error.summary))
+    else:
+        observe(RunNotResumable(run_id, "internal error in forge-proxy", error))
 
 
 def queue_limits(settings: Settings, engine: Engine) -> dict[str, Callable[[], int]]:

@@ -6,14 +6,14 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.fakes.postgres import postgres
+from tests.fakes.postgres import Postgres
 
 
 @pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.process)])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """The URL of an SQLite file, and of a PostgreSQL server."""
+    """The URL of an SQLite file, and of a PostgreSQL database."""
     if request.param == "sqlite":
         yield f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('store')}/runs.db"
     else:
-        with postgres() as server:
-            yield server.url
+        server: Postgres = request.getfixturevalue("postgres_server")
+        yield server.create_database()

@@ -20,7 +20,7 @@ from forge_proxy.jobs.cancellation import run_cancellable
 from forge_proxy.jobs.writer import JobWriter
 from tests.fakes.job_kind import FIRST, SECOND, JobWorld, ScriptedKind, local_world
 from tests.fakes.owned_store import OwnedJobRepository
-from tests.fakes.postgres import postgres
+from tests.fakes.postgres import Postgres, postgres
 from tests.fakes.temporal_jobs import temporal_world
 from tests.fakes.temporal_server import temporal_server
 
@@ -43,21 +43,21 @@ class Cluster:
 
 
 @contextmanager
-def open_cluster(name: str, folder: Path) -> Generator[Cluster]:
-    match name:
+def open_cluster(request: pytest.FixtureRequest, folder: Path) -> Generator[Cluster]:
+    match request.param:
         case "sqlite":
             yield Cluster(f"sqlite+aiosqlite:///{folder}/jobs.db")
         case "postgres":
-            with postgres() as database:
-                yield Cluster(database.url)
+            database: Postgres = request.getfixturevalue("postgres_server")
+            yield Cluster(database.create_database())
         case _:
-            with temporal_server() as server, postgres() as database:
-                yield Cluster(database.url, server.address)
+            with temporal_server() as server, postgres() as own:
+                yield Cluster(own.url, server.address)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres", pytest.param("temporal", marks=pytest.mark.temporal)])
 def clusters(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Cluster]:
-    with open_cluster(request.param, tmp_path_factory.mktemp("jobs")) as cluster:
+    with open_cluster(request, tmp_path_factory.mktemp("jobs")) as cluster:
         yield cluster
 
 

@@ -8,7 +8,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+expect.set_options(timeout=60_000)  # Playwright waits for 5 s, which a busy machine exceeds
 
 
 @contextmanager

@@ -40,6 +40,7 @@ class Postgres:
         self._data = folder / "data"
         self._sockets = folder / "sockets"
         self._sockets.mkdir()
+        self._databases = 0
         self._uid = pwd.getpwnam(_USER).pw_uid if os.geteuid() == 0 else None
         if self._uid is not None:  # it refuses to run as root
             os.chown(folder, self._uid, -1)
@@ -55,6 +56,13 @@ class Postgres:
     def stop(self) -> None:
         """Stop it, even if clients are connected."""
         self._run("pg_ctl", "-D", str(self._data), "-w", "-m", "immediate", "stop")
+
+    def create_database(self) -> str:
+        """Create an empty database, and return its URL for the store."""
+        self._databases += 1
+        name = f"test_{self._databases}"
+        self._run("createdb", "-h", str(self._sockets), "-U", _USER, name)
+        return self.url.replace("/postgres?", f"/{name}?")
 
     def _run(self, program: str, *words: str) -> None:
         done = subprocess.run(

@@ -21,7 +21,7 @@ from forge_proxy.store.tables import JOBS
 from tests.contracts.conftest import place
 from tests.contracts.test_store import job, row
 from tests.fakes.owned_store import OwnedJobRepository
-from tests.fakes.postgres import postgres
+from tests.fakes.postgres import Postgres
 from tests.store.test_faults import limit_file_size, move, size_of
 
 __all__ = ["place"]
@@ -156,16 +156,15 @@ async def test_a_full_database_is_reported_and_its_rows_can_be_read(file: Path) 
     await database.close()
 
 
-async def test_a_full_disk_of_a_postgresql_server_is_reported() -> None:
+async def test_a_full_disk_of_a_postgresql_server_is_reported(postgres_server: Postgres) -> None:
     program = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$"
-    with postgres() as server:
-        database = await open_database(server.url)
+    database = await open_database(postgres_server.create_database())
 
-        with pytest.raises(StoreFull, match="could not extend file; free some space"):
-            async with database.write() as connection:
-                await connection.exec_driver_sql(program)
+    with pytest.raises(StoreFull, match="could not extend file; free some space"):
+        async with database.write() as connection:
+            await connection.exec_driver_sql(program)
 
-        await database.close()
+    await database.close()
 
 
 async def test_a_failed_write_to_the_disk_stores_nothing(notes_in_file: NoteRepository, file: Path) -> None:

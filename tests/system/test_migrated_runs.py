@@ -13,7 +13,7 @@ from sqlalchemy import text
 from forge_proxy.store.connections import DatabaseConnections
 from forge_proxy.store.database import downgrade, migrate
 from tests.fakes.far_side import FarSide, far_side
-from tests.fakes.postgres import postgres
+from tests.fakes.postgres import Postgres
 from tests.system.runs import RUNS, JsonDict, Place, events, kill, look, submission, submit, wait_until
 
 STATUSES = ("completed", "failed", "cancelled", "requires_action", "running", "queued")
@@ -24,8 +24,8 @@ def place(request: pytest.FixtureRequest, side: FarSide, tmp_path: Path) -> Gene
     if request.param == "sqlite":
         yield Place(side, tmp_path)
     else:
-        with postgres() as server:
-            yield Place(side, tmp_path, server.url)
+        server: Postgres = request.getfixturevalue("postgres_server")
+        yield Place(side, tmp_path, server.create_database())
 
 
 @pytest.fixture

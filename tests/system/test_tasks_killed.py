@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tests.system.runs import kill
 JsonDict = dict[str, Any]
 TASKS = "/admin/v1/tasks"
 _FILES = {"shop/cart.py": "ITEMS = []\n", "shop/tax.py": "RATE = 19\n", "README.md": "# Shop\n"}
-_SEEDS = [int(name) for name in os.environ.get("FORGE_TEST_SEEDS", "").split()] or sample(range(30), 6)
+_SEEDS = [int(name) for name in os.environ.get("FORGE_TEST_SEEDS", "").split()]
 """FORGE_TEST_SEEDS="3 17" tries these again."""
 
 
@@ -55,6 +56,7 @@ _PLANNED = [
     write("shop/tax.py", "RATE = 7\n", step="tax"),
 ]
 _SCRIPTS = {"single": _SINGLE, "planned": _PLANNED}
+_MOMENTS = [*product(_SEEDS, _SCRIPTS)] or sample([*product(range(30), _SCRIPTS)], 13)
 
 
 @dataclass(frozen=True)
@@ -194,8 +196,7 @@ def wait_for_event(proxy: Process, kind: str, number: int = 1) -> None:
     raise AssertionError(f"no event {kind}")
 
 
-@pytest.mark.parametrize("script", _SCRIPTS)
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize(("event", "script"), sample([*product(EVENTS, _SCRIPTS)], 3))
 def test_d3_killed_in_each_phase(script: str, event: str, tmp_path: Path) -> None:
     """The daemon is killed in the phase that follows the event."""
     place = open_place(tmp_path, script)
@@ -208,8 +209,7 @@ def test_d3_killed_in_each_phase(script: str, event: str, tmp_path: Path) -> Non
             compare(place, proxy, script, kills=1)
 
 
-@pytest.mark.parametrize("script", _SCRIPTS)
-@pytest.mark.parametrize("seed", _SEEDS)
+@pytest.mark.parametrize(("seed", "script"), _MOMENTS)
 def test_d3_killed_at_random_moments_of_a_task(script: str, seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     moments = [chance.uniform(0, 2.0), chance.uniform(0, 1.5)]
