@@ -56,13 +56,16 @@ def describe_model_call(call: dict[str, Any]) -> str:
     """Describe a call to a model on one line."""
     step = f" of {call['step']}" if call["step"] else ""
     tokens = _describe_tokens(call)
-    return f"{call['operation']}{step}, attempt {call['attempt']}: {call['model']}, {tokens}, {call['seconds']:.1f} s"
+    levels = f", edits {' '.join(call['match_levels'])}" if call["match_levels"] else ""
+    what = f"{call['operation']}{step}, attempt {call['attempt']}: {call['tier']}, {call['model'] or 'no model'}"
+    return f"{what}, {tokens}, {call['seconds']:.1f} s, {call['outcome']}{levels}"
 
 
 def _describe_tokens(call: dict[str, Any]) -> str:
     if call["prompt_tokens"] is None or call["completion_tokens"] is None:
         return "tokens unknown"
-    return f"{call['prompt_tokens']} + {call['completion_tokens']} tokens"
+    cached = f" ({call['cached_tokens']} cached)" if call.get("cached_tokens") else ""
+    return f"{call['prompt_tokens']}{cached} + {call['completion_tokens']} tokens"
 
 
 def describe_task_event(event: SentEvent) -> str | None:

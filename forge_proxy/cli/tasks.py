@@ -164,7 +164,9 @@ def calls(
     if options.as_json:
         show(response, as_json=True)
         return
-    show_rows([(str(call["number"]), describe_model_call(call)) for call in response["data"]])
+    show_rows([(str(call["number"] or "-"), describe_model_call(call)) for call in response["data"]])
+    if response["dropped"]:
+        print(f"{response['dropped']} records of calls could not be stored", file=sys.stderr)
 
 
 @tasks.command("context")

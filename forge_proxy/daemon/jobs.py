@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 
+import structlog
 from structlog.typing import FilteringBoundLogger
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_chain, wait_fixed
 
@@ -40,6 +41,7 @@ from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.settings import Settings
 from forge_proxy.store.config import find_sqlite_file
 from forge_proxy.tasks.service import Tasks
+from forge_proxy.telemetry.task_call_writer import TaskCallStore, TaskCallWriter
 from forge_proxy.tools.addresses import CheckedResolver
 from forge_proxy.tools.executors import open_registry
 from forge_proxy.tools.notifications import CallbackNotifications, check_notify_url
@@ -117,7 +119,8 @@ async def build_jobs(
         deps = ExecutionDeps(engine, tools, report_stranded, check_url, observe)
         limits = queue_limits(settings, engine)
         batches = build_batches(settings, database, limits["lines"])
-        tasks = build_tasks(settings, engine, stores.get, state_folder(), report_stranded)
+        call_log = await closing.enter_async_context(_open_call_log(database))
+        tasks = build_tasks(settings, engine, stores.get, state_folder(), report_stranded, call_log)
         kinds = JobKinds(
             RunHandler(deps), ResponseHandler(engine, responses, memory), *batches.handlers(), *tasks.handlers()
         )
@@ -149,6 +152,22 @@ def _report_stranded(observe: Observer, run_id: str, error: Exception) -> None:
         observe(RunNotResumable(run_id, error.summary))
     else:
         observe(RunNotResumable(run_id, "internal error in forge-proxy", error))
+
+
+@asynccontextmanager
+async def _open_call_log(database: SharedDatabase) -> AsyncGenerator[TaskCallWriter]:
+    """Store the records of calls of tasks while the block runs, and write the last ones at its end."""
+
+    async def open_calls() -> TaskCallStore:
+        opened = await database.get()
+        return import_module("forge_proxy.store.task_calls").TaskCallRepository(opened)
+
+    writer = TaskCallWriter(open_calls, structlog.get_logger())
+    running = asyncio.create_task(writer.run())
+    try:
+        yield writer
+    finally:
+        await writer.close(running)
 
 
 def queue_limits(settings: Settings, engine: Engine) -> dict[str, Callable[[], int]]:

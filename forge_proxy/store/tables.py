@@ -106,6 +106,20 @@ JOB_NOTIFICATIONS = Table(
     Column("event", Integer, primary_key=True, autoincrement=False),
 )
 
+TASK_CALLS = Table(
+    "task_calls",
+    METADATA,
+    Column("task_id", String(128), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("round", Integer, primary_key=True, autoincrement=False),
+    Column("part", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("tier", String(32), nullable=False),
+    Column("model", Text, nullable=False),
+    Column("outcome", String(32), nullable=False),
+    Column("details", Text, nullable=False),
+    Index("task_calls_by_time", "at"),
+)
+
 RESPONSES = Table(
     "responses",
     METADATA,

@@ -18,8 +18,9 @@ from forge_proxy.core.tasks.records import TaskCall
 from forge_proxy.core.tasks.responses import ResponseCutOff, ResponseInvalid, parse_files, parse_json
 from forge_proxy.core.tasks.schemas import files_schema, plan_schema
 from forge_proxy.tasks.attempt_errors import AttemptError
+from forge_proxy.tasks.call_records import record_call, record_failure
 from forge_proxy.tasks.phase_run import PhaseRun
-from forge_proxy.tasks.structured_call import StructuredCall
+from forge_proxy.tasks.structured_call import CallCosts, StructuredCall
 
 _MODEL_ERRORS = (ResponseInvalid, ResponseCutOff, EmptyAnswer, ToolCallInvalid, ToolChoiceUnsatisfied)
 """Errors of what a model has written: another attempt may differ."""
@@ -47,14 +48,19 @@ async def call_llm(run: PhaseRun) -> NextAction:
     async def report_wait(error: ForgeError, seconds: float) -> None:
         await run.writer.write(NewEvent("waiting", {"error": type(error).__name__, "seconds": seconds}))
 
+    costs = CallCosts()
     try:
-        result = await run.deps.caller.call(wanted, run.writer.cancel, report_wait)
-    except _MODEL_ERRORS as error:
-        raise AttemptError(f"{type(error).__name__}: {error}") from error
+        result = await run.deps.caller.call(wanted, run.writer.cancel, report_wait, costs)
+    except ForgeError as error:
+        record_failure(run, wanted, costs, error)
+        if isinstance(error, _MODEL_ERRORS):
+            raise AttemptError(f"{type(error).__name__}: {error}") from error
+        raise
     document, call = Document(result.call.text.encode()), result.call
     entry = TaskCall(
         state.progress.operation, state.step_id, state.progress.attempt, tier, call.model, call.form, state.prompt,
         document.digest, call.prompt_tokens, call.cached_tokens, call.completion_tokens, call.seconds, result.requests,
+        round=state.progress.attempts, part=len(state.responses), at=run.deps.now(),
     )  # fmt: skip
     event = run.event(
         "called", tier=tier.value, model=call.model, form=call.form, requests=result.requests,
@@ -62,6 +68,7 @@ async def call_llm(run: PhaseRun) -> NextAction:
         seconds=round(call.seconds, 3),
     )  # fmt: skip
     run.stage(event, documents=[document], calls=(*state.calls, entry), responses=(*state.responses, document.digest))
+    record_call(run, entry)
     return WRITE
 
 

@@ -41,6 +41,7 @@ from forge_proxy.core.tasks.sub_tasks import (
     write_output_document,
 )
 from forge_proxy.core.tasks.workspace import Worktree
+from forge_proxy.tasks.call_records import settle_call
 from forge_proxy.tasks.phase_run import PhaseRun, decode_texts, json_document
 from forge_proxy.tasks.validating import check_request
 
@@ -68,6 +69,7 @@ async def evaluate_transition(run: PhaseRun) -> NextAction:
         return await fail_attempt(run, _describe(state.findings, state.results))
     if OPERATIONS[state.progress.operation].response == "plan":
         plan = parse_json((await run.read_document(state.responses[-1])).decode(), Plan)
+        settle_call(run, "passed")
         return await decide(run, PlanMade(plan))
     worktree = await run.worktree()
     if state.parent is not None:
@@ -75,6 +77,7 @@ async def evaluate_transition(run: PhaseRun) -> NextAction:
     commit = await _commit(run, worktree)
     if commit is None:
         return await fail_attempt(run, _NOTHING_CHANGED)
+    settle_call(run, "passed")
     step = state.step_id
     commits = {**state.step_commits, step: commit} if step is not None else state.step_commits
     run.stage(run.event("committed", commit=commit), head=commit, step_commits=commits)
@@ -88,6 +91,7 @@ async def _return_output(run: PhaseRun, worktree: Worktree) -> NextAction:
     files = {path: found.data for path in changed if (found := await repositories.read(worktree, path))}
     if not files:
         return await fail_attempt(run, _NOTHING_CHANGED)
+    settle_call(run, "passed")
     output = SubTaskOutput(files, await _output_digest(run))
     document = Document(write_output_document(output))
     run.stage(run.event("returned", files=[*files]), documents=[document], output=document.digest)
@@ -99,6 +103,7 @@ async def _return_output(run: PhaseRun, worktree: Worktree) -> NextAction:
 
 async def fail_attempt(run: PhaseRun, reason: str, *, is_final: bool = False) -> NextAction:
     """End a failed attempt: keep its findings, its files and its changes for the next one and for the report."""
+    settle_call(run, "failed")
     state, repositories = run.state, run.deps.repositories
     worktree = await run.worktree()
     diff = Document((await repositories.diff_worktree(worktree)).encode())

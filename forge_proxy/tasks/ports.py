@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.core.tasks.findings import Baseline, ValidationResult
 from forge_proxy.core.tasks.models import ValidationConfig
 from forge_proxy.core.tasks.workspace import FileContent, Leftover, MergeMethod, MergeResult, RepositoryState, Worktree
@@ -138,4 +139,21 @@ class Checks(Protocol):
 
     async def run(self, request: CheckRequest, baseline: Baseline) -> Sequence[ValidationResult]:
         """Run the checks in order: lint, format, types, tests. Findings of the baseline are not in the results."""
+        ...
+
+
+class CallLog(Protocol):
+    """Records of calls for observation. Tasks do not depend on it."""
+
+    @property
+    def dropped(self) -> int:
+        """The records that could not be stored, of all tasks, since the daemon has started."""
+        ...
+
+    def record(self, call: TaskCallRecord) -> None:
+        """Have a record stored, in place of an earlier one of the same call. Never waits, and never fails."""
+        ...
+
+    async def list(self, task_id: str) -> Sequence[TaskCallRecord]:
+        """Return the records of a task, oldest first. Raises `StoreUnavailable`."""
         ...

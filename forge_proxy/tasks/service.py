@@ -12,6 +12,7 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jobs.actions import NewJob, RunPhase, write_action
 from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
 from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, JobStatus, NewEvent, StoredJob
+from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.core.tasks.decisions import (
     AWAIT_TURN,
     CONTINUE,
@@ -39,6 +40,7 @@ from forge_proxy.jobs.ids import new_job_id
 from forge_proxy.jobs.ports import JobFilter
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writer import JobWriter
+from forge_proxy.tasks.call_records import to_record
 from forge_proxy.tasks.errors import TaskConflict, TaskNotFound, as_task_errors
 from forge_proxy.tasks.evaluating import NO_CHILDREN
 from forge_proxy.tasks.phase_run import TaskDeps
@@ -154,6 +156,19 @@ class Tasks:
             async with aclosing(self._jobs.follow_events(task_id, after)) as events:
                 async for event in events:
                     yield event
+
+    async def list_calls(self, task_id: str) -> Sequence[TaskCallRecord]:
+        """Return the calls of a task, oldest first: those of its state, and what else was recorded."""
+        state, log = (await self.get(task_id)).state, self._deps.call_log
+        known = {(call.round, call.part): to_record(task_id, call) for call in state.calls}
+        recorded = await log.list(task_id) if log is not None else ()
+        calls = {(one.round, one.part): one for one in recorded} | known
+        return [calls[key] for key in sorted(calls)]
+
+    @property
+    def dropped_calls(self) -> int:
+        """The records of calls that could not be stored, of all tasks, since the daemon has started."""
+        return 0 if self._deps.call_log is None else self._deps.call_log.dropped
 
     async def read_documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
         """Return the contents of documents of a task: prompts, responses, changes of failed attempts."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from forge_proxy.core.capability import CapabilityCard
@@ -74,6 +74,16 @@ class StructuredResult(Generic[T]):
     requests: int
 
 
+@dataclass
+class CallCosts:
+    """What a call has cost so far; it also counts if there is no valid response in the end."""
+
+    tokens: TokenCounts = field(default_factory=TokenCounts)
+    requests: int = 0
+    model: str = ""
+    seconds: float = 0.0
+
+
 class StructuredCaller:
     """Has models answer with values."""
 
@@ -114,22 +124,25 @@ class StructuredCaller:
             return context.tokens
 
     async def call(
-        self, wanted: StructuredCall[T], cancel: asyncio.Event, report_wait: ReportWait
+        self, wanted: StructuredCall[T], cancel: asyncio.Event, report_wait: ReportWait, costs: CallCosts | None = None
     ) -> StructuredResult[T]:
         """Return a valid response. An invalid one is retried once with the reason, and a truncated one with more room.
 
-        While the model server is unavailable, the call waits for it. Raises `Cancelled`, `ResponseInvalid`,
-        `ResponseCutOff`, and other errors of the engine.
+        The costs are added to `costs`. While the model server is unavailable, the call waits for it. Raises
+        `Cancelled`, `ResponseInvalid`, `ResponseCutOff`, and other errors of the engine.
         """
         window = await self._wait_for_server(lambda: self.window_of(wanted.tier, wanted.model), cancel, report_wait)
         limit = self.output_of(wanted.tier, window)
         method = await self._wait_for_server(lambda: self._method_of(wanted), cancel, report_wait)
-        began, spent, correction, requests = self._clock.now(), TokenCounts(), None, 0
+        began, correction, requests = self._clock.now(), None, 0
+        costs = costs or CallCosts()
         while True:
             requests += 1
+            costs.requests = requests
             request = self._request(wanted, method, limit, correction)
             reply = await self._wait_for_server(lambda: self._send(wanted, request, requests), cancel, report_wait)  # noqa: B023
-            spent += reply.tokens
+            costs.tokens += reply.tokens
+            costs.model, costs.seconds = reply.model, self._clock.now() - began
             if reply.is_cut:
                 larger = self._more_room(wanted, limit, window)
                 if requests > 1 or larger is None:
@@ -144,8 +157,8 @@ class StructuredCaller:
                 correction = _Correction(reply.text, str(error))
             else:
                 result = LLMCallResult(
-                    reply.text, wanted.tier, reply.model, wanted.form, spent.prompt, spent.cached, spent.completion,
-                    self._clock.now() - began,
+                    reply.text, wanted.tier, reply.model, wanted.form, costs.tokens.prompt, costs.tokens.cached,
+                    costs.tokens.completion, costs.seconds,
                 )  # fmt: skip
                 return StructuredResult(value, result, requests)
 

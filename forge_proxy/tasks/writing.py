@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from forge_proxy.core.jobs.actions import NextAction
+from forge_proxy.core.tasks.call_record import CallOutcome
 from forge_proxy.core.tasks.decisions import ASSEMBLE, EVALUATE, VALIDATE
 from forge_proxy.core.tasks.edits.response import AppliedResponse, RejectedFile, apply_response, paths_of
 from forge_proxy.core.tasks.errors import UnsafePath
@@ -14,6 +13,7 @@ from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.plan_validation import find_plan_faults
 from forge_proxy.core.tasks.responses import parse_files, parse_json
 from forge_proxy.core.tasks.workspace import Worktree
+from forge_proxy.tasks.call_records import settle_call
 from forge_proxy.tasks.gathering import read_gathered_outputs, write_gathered_files
 from forge_proxy.tasks.phase_run import PhaseRun
 
@@ -27,7 +27,6 @@ async def write_output(run: PhaseRun) -> NextAction:
     await repositories.reset(worktree, state.head)
     applied = await apply_stored(run, worktree)
     levels = tuple(edit.level for edit in applied.applied)
-    calls = (*state.calls[:-1], replace(state.calls[-1], match_levels=levels))
     findings = (
         *(Finding("edits", fault.message, fault.path) for fault in applied.faults),
         *(Finding("scope" if one.is_outside else "response", one.message, one.path) for one in applied.rejected),
@@ -37,10 +36,10 @@ async def write_output(run: PhaseRun) -> NextAction:
         missing = [path for path in state.conflicts if path not in applied.files]
         findings = (*findings, *(Finding("response", "there is no version of this file", path) for path in missing))
     if applied.faults and not applied.rejected and not state.follow_up and not is_resolution:
+        settle_call(run, "edits_failed", levels)
         event = run.event("edits_failed", edits=len(applied.faults))
         run.stage(
             event,
-            calls=calls,
             follow_up=tuple(Finding("edits", fault.describe(), fault.path) for fault in applied.faults),
         )
         return ASSEMBLE
@@ -51,8 +50,10 @@ async def write_output(run: PhaseRun) -> NextAction:
         await repositories.write(worktree, applied.files)
         written = tuple(sorted(applied.files))
     is_violation = any(one.is_outside for one in applied.rejected)
+    outcome: CallOutcome = "rejected" if applied.rejected else "edits_failed" if applied.faults else "written"
+    settle_call(run, outcome, levels)
     event = run.event("written", files=[*written], levels=[*levels], findings=len(findings))
-    run.stage(event, calls=calls, written=written, findings=findings, is_violation=is_violation, follow_up=())
+    run.stage(event, written=written, findings=findings, is_violation=is_violation, follow_up=())
     return EVALUATE if findings else VALIDATE
 
 

@@ -20,6 +20,7 @@ from forge_proxy.core.requests.records import RequestRecord
 from forge_proxy.core.requests.stored import EndedRequest, RequestRetention
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.engine.events import Event, RequestAbandoned, RequestAnswered, RequestFailed
+from forge_proxy.telemetry.bounded_writer import BoundedWriter, WriterEvents
 from forge_proxy.telemetry.content_encoder import ContentEncoder, WaitingContent
 
 _MAX_WAITING = 5000
@@ -28,19 +29,12 @@ _BATCH = 500
 """Requests of one transaction."""
 _BATCH_BYTES = 4 * 2**20
 """Bytes of texts after which a transaction ends: other writers wait for it."""
-_INTERVAL = 0.5
-"""Seconds in which requests are collected for one transaction."""
-_FIRST_PAUSE = 1.0
-"""Seconds until the first attempt after the store was unavailable; each later pause is twice as long."""
-_MAX_PAUSE = 60.0
-"""Longest such pause in seconds."""
 _PRUNE_INTERVAL = 3600.0
 _PRUNE_BYTES = 16 * 2**20
 """Bytes of texts after which old ones are deleted even within that interval."""
 _PRUNE_PAUSE = 0.05
 """Seconds between two transactions that delete, so that other writers get their turn."""
-_CLOSE_SECONDS = 2.0
-"""How long the end of the daemon waits for the last requests to be written."""
+_EVENTS = WriterEvents("requests not stored", "requests stored again")
 
 
 class RequestStore(Protocol):
@@ -66,7 +60,7 @@ class _Waiting(NamedTuple):
         return replace(self.ended, content=encoded.data) if encoded is not None else self.ended
 
 
-class RequestWriter:
+class RequestWriter(BoundedWriter[_Waiting]):
     """A listener of events that stores the records of finished requests."""
 
     def __init__(
@@ -81,109 +75,50 @@ class RequestWriter:
 
         `contents` has the texts of the requests, if they are stored.
         """
+        super().__init__(_MAX_WAITING, _EVENTS, log)
         self._open_store = open_store
         self._describe = describe
         self._retention = retention
-        self._log = log
         self._contents = contents
-        self._waiting: deque[_Waiting] = deque()
-        self._has_work = asyncio.Event()
-        self._is_closing = False
-        self._is_failing = False
         self._pruned_at = -_PRUNE_INTERVAL
         self._unpruned = 0
         """Bytes of texts since old ones were deleted."""
-        self.dropped = 0
-        """Requests that were not stored."""
 
     def __call__(self, event: Event, /) -> None:
         """See `engine.ports.Observer`."""
         if isinstance(event, RequestAnswered | RequestFailed | RequestAbandoned):
-            if len(self._waiting) >= _MAX_WAITING:
-                self._release(self._waiting.popleft(), is_stored=False)
-                self.dropped += 1
             ended = EndedRequest(time.time(), event.record, *self._describe(event.record))
-            self._waiting.append(_Waiting(ended, self._contents.take(event.record) if self._contents else None))
-            self._has_work.set()
+            self.append(_Waiting(ended, self._contents.take(event.record) if self._contents else None))
 
-    async def run(self) -> None:
-        """Write until `close` is called and everything is written."""
-        pause = _FIRST_PAUSE
-        while not self._is_closing or self._waiting:
-            await self._has_work.wait()
-            if not self._is_closing:
-                await asyncio.sleep(_INTERVAL)
-            try:
-                await self._write()
-            except StoreUnavailable as error:
-                self._report(error)
-                if self._is_closing:
-                    return
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _MAX_PAUSE)
-            else:
-                pause = _FIRST_PAUSE
-                await self._prune()
-
-    async def close(self, running: asyncio.Task[None]) -> None:
-        """Write what waits, for two seconds at most, and end `running`, the task of `run`."""
-        self._is_closing = True
-        self._has_work.set()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await asyncio.wait([running])
-        running.cancel()
-        await asyncio.wait([running])
-        if self._waiting:
-            self._log.warning("requests not stored", count=len(self._waiting), reason="the daemon ends")
-
-    async def _write(self) -> None:
-        """Write all that waits. What is not written stays."""
-        if not self._waiting:  # the daemon ends
-            return
+    async def store(self, batch: Sequence[_Waiting]) -> None:
+        """Store requests with their texts, which may still have to be encoded."""
         store = await self._open_store()
-        while self._waiting:
-            batch, dropped = self._next_batch(), self.dropped
-            if self._contents is not None:
-                contents = [one.content for one in batch if one.content is not None]
-                await self._contents.wait_until_encoded(contents)
-            is_stored = False
-            try:
-                await store.add([one.with_content() for one in batch])
-                is_stored = True
-            except StoreUnavailable:
-                raise
-            except Exception:  # noqa: BLE001  # what no database accepts would otherwise block all later requests
-                self._log.exception("requests not stored", count=len(batch))
-                self.dropped += len(batch)
-                dropped += len(batch)
-            for _ in range(len(batch) - (self.dropped - dropped)):  # some may have been dropped meanwhile
-                self._release(self._waiting.popleft(), is_stored=is_stored)
-        self._has_work.clear()
-        if self._is_failing:
-            self._is_failing = False
-            self._log.info("requests stored again", dropped=self.dropped)
+        if self._contents is not None:
+            contents = [one.content for one in batch if one.content is not None]
+            await self._contents.wait_until_encoded(contents)
+        await store.add([one.with_content() for one in batch])
 
-    def _next_batch(self) -> list[_Waiting]:
-        """Return the first of the waiting requests: as many as one transaction may write."""
+    def select_batch(self, waiting: deque[_Waiting]) -> list[_Waiting]:
+        """See the base class. The texts of requests bound a transaction, too."""
         batch: list[_Waiting] = []
         size = 0
-        for one in self._waiting:
+        for one in waiting:
             if len(batch) == _BATCH or size > _BATCH_BYTES:
                 break
             batch.append(one)
             size += one.content.size if one.content is not None else 0
         return batch
 
-    def _release(self, waiting: _Waiting, *, is_stored: bool) -> None:
-        if self._contents is not None and waiting.content is not None:
-            self._unpruned += waiting.content.size if is_stored else 0
-            self._contents.release(waiting.content, is_stored=is_stored)
+    def release(self, record: _Waiting, *, is_stored: bool) -> None:
+        """See the base class. The memory of its text is free again."""
+        if self._contents is not None and record.content is not None:
+            self._unpruned += record.content.size if is_stored else 0
+            self._contents.release(record.content, is_stored=is_stored)
 
-    async def _prune(self) -> None:
+    async def tidy(self) -> None:
+        """Delete what is no longer kept, once an hour or after many bytes."""
         now = time.monotonic()
-        is_due = now >= self._pruned_at + _PRUNE_INTERVAL or self._unpruned > _PRUNE_BYTES
-        if self._is_closing or not is_due:
+        if now < self._pruned_at + _PRUNE_INTERVAL and self._unpruned <= _PRUNE_BYTES:
             return
         self._pruned_at, self._unpruned = now, 0
         with suppress(StoreUnavailable):  # the next write reports it
@@ -192,8 +127,3 @@ class RequestWriter:
             while is_more:
                 is_more = await store.prune(self._retention, time.time())
                 await asyncio.sleep(_PRUNE_PAUSE)
-
-    def _report(self, error: StoreUnavailable) -> None:
-        if not self._is_failing:
-            self._is_failing = True
-            self._log.warning("requests not stored", error=error.summary, waiting=len(self._waiting))

@@ -14,6 +14,11 @@ class OwnedJobRepository(JobRepository):
         super().__init__(database)
         self._owned = database
 
+    @property
+    def database(self) -> Database:
+        """The database, for other repositories."""
+        return self._owned
+
     @classmethod
     async def open(cls, url: str) -> OwnedJobRepository:
         """Open the database at a URL. Raises `StoreUnavailable`."""

@@ -162,6 +162,10 @@ def fill(connection: Connection, revision: str) -> None:
             rows = {"job_schedules": [schedule], "job_notifications": [{"job_id": "run_0", "event": 2}]}
         case "0010":
             rows = {"request_contents": [{"number": 7, "ended_at": 1.5, "size": 2, "data": b"\x00\x01"}]}
+        case "0011":
+            call = {"task_id": "run_0", "round": 1, "part": 0, "at": 1.5, "tier": "generation", "model": "m",
+                    "outcome": "passed", "details": "{}"}  # fmt: skip
+            rows = {"task_calls": [call]}
         case _:
             pytest.fail(f"migration {revision} has no rows here: add them")
     for name, values in rows.items():

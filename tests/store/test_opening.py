@@ -62,6 +62,7 @@ async def test_d41_the_migrations_create_the_declared_tables(tmp_path: Path) -> 
         "request_faults",
         "request_hours",
         "requests",
+        "task_calls",
         "file_blocks",
         "alembic_version",
     }

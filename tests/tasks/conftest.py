@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
+from structlog.typing import FilteringBoundLogger
 
 from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.jobs.records import JobEvent, StoredJob
+from forge_proxy.core.store_errors import StoreUnavailable
+from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.core.tasks.findings import Baseline, Finding, ValidationResult
 from forge_proxy.core.tasks.models import ForgeTaskInput
 from forge_proxy.daemon.tasks import TaskParts
@@ -29,11 +33,13 @@ from forge_proxy.jobs.phases import PhaseDeps
 from forge_proxy.jobs.ports import JobStore
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writers import JobWriters
+from forge_proxy.store.task_calls import TaskCallRepository
 from forge_proxy.tasks.config import TasksConfig, TiersConfig
 from forge_proxy.tasks.phase_run import TaskDeps
 from forge_proxy.tasks.ports import CheckRequest
 from forge_proxy.tasks.service import StoredTask, Tasks
 from forge_proxy.tasks.structured_call import StructuredCaller
+from forge_proxy.telemetry.task_call_writer import TaskCallWriter
 from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.repository import UserRepository, create_repository, repositories_of
 from tests.fakes.scripted import ScriptedHttp, ScriptedResponse, whole
@@ -121,6 +127,10 @@ class World:
         self.model = model
         self.tasks = tasks
         self.repository = repository
+        self.calls_error: StoreUnavailable | None = None
+        """What prevents that records of calls are stored."""
+        self.call_log: TaskCallWriter | None = None
+        self.call_store: TaskCallRepository | None = None
         self.turn_lock = asyncio.Lock()
         """Held, it keeps tasks from looking whether they have their turn."""
         self.waker_is_deaf = False
@@ -162,6 +172,15 @@ class World:
                 break
         return found
 
+    async def stored_calls(self, task_id: str) -> list[TaskCallRecord]:
+        """Return the records of calls in the database, once no record waits."""
+        assert self.call_log is not None
+        assert self.call_store is not None
+        async with asyncio.timeout(SECONDS):
+            while self.call_log.waiting:  # noqa: ASYNC110  # the writer reports nothing
+                await asyncio.sleep(0.02)
+        return [*await self.call_store.list(task_id)]
+
     def worktrees(self) -> list[str]:
         """Return the worktrees of tasks that git knows."""
         listed = self.repository.git("worktree", "list", "--porcelain")
@@ -202,6 +221,11 @@ async def open_world(
     async def open_jobs() -> JobStore:
         return store
 
+    async def open_calls() -> TaskCallRepository:
+        if world.calls_error is not None:
+            raise world.calls_error
+        return TaskCallRepository(store.database)
+
     def report(_: str, error: Exception) -> None:
         errors.append(error)
 
@@ -209,7 +233,12 @@ async def open_world(
     form = {"generation": {"response_form": "json"}}
     caller = StructuredCaller(engine, TiersConfig.model_validate(tiers or form), MonotonicClock())
     checks = FakeChecks()
-    deps = TaskDeps(repositories_of(folder / "state", path), checks, caller, open_jobs, config, time.time, report)
+    log: FilteringBoundLogger = structlog.get_logger()
+    calls = TaskCallWriter(open_calls, log)
+    writing = asyncio.create_task(calls.run())
+    deps = TaskDeps(
+        repositories_of(folder / "state", path), checks, caller, open_jobs, config, time.time, report, calls
+    )
     parts = TaskParts(deps, BackgroundTasks())
     kinds = JobKinds(*parts.handlers())
     phases = PhaseDeps(kinds, time.time, report)
@@ -220,7 +249,8 @@ async def open_world(
     waker = tasks.turn_waker(waking)
     try:
         world = World(folder, model, tasks, repository, checks, http)
-        world.turn_lock = deps.turn_lock
+        world.turn_lock, world.call_log = deps.turn_lock, calls
+        world.call_store = TaskCallRepository(store.database)
 
         def wake(before: StoredJob, after: StoredJob) -> None:
             if not world.waker_is_deaf:
@@ -230,6 +260,7 @@ async def open_world(
         yield world
     finally:
         await waking.close()
+        await calls.close(writing)
         await jobs.close()
         await parts.cleaning.close()
         await store.close()

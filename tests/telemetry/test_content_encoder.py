@@ -19,7 +19,7 @@ from forge_proxy.core.requests.stored import EndedRequest, RequestRetention
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.stream import Reply
 from forge_proxy.engine.events import RequestFailed
-from forge_proxy.telemetry import content_encoder, request_writer
+from forge_proxy.telemetry import bounded_writer, content_encoder, request_writer
 from forge_proxy.telemetry.content_encoder import ContentEncoder
 from forge_proxy.telemetry.request_writer import RequestWriter
 from forge_proxy.wire.request_content import MAX_CONTENT, decode_content
@@ -83,10 +83,10 @@ class Pipeline:
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_writer, "_INTERVAL", 0.0)
-    monkeypatch.setattr(request_writer, "_MAX_PAUSE", 0.01)
-    monkeypatch.setattr(request_writer, "_FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(request_writer, "_CLOSE_SECONDS", 2.0)
+    monkeypatch.setattr(bounded_writer, "_INTERVAL", 0.0)
+    monkeypatch.setattr(bounded_writer, "_MAX_PAUSE", 0.01)
+    monkeypatch.setattr(bounded_writer, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(bounded_writer, "_CLOSE_SECONDS", 2.0)
 
 
 @pytest.fixture

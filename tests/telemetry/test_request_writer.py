@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from forge_proxy.core.requests.stored import EndedRequest, RequestRetention
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.engine.events import RequestFailed, SlotsDetected
-from forge_proxy.telemetry import request_writer
+from forge_proxy.telemetry import bounded_writer, request_writer
 from forge_proxy.telemetry.request_writer import RequestWriter
 from tests.fakes.records import record_with
 
@@ -73,11 +73,11 @@ class Written:
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_writer, "_INTERVAL", 0.0)
     monkeypatch.setattr(request_writer, "_PRUNE_PAUSE", 0.0)
-    monkeypatch.setattr(request_writer, "_MAX_PAUSE", 0.01)
-    monkeypatch.setattr(request_writer, "_FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(request_writer, "_CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(bounded_writer, "_INTERVAL", 0.0)
+    monkeypatch.setattr(bounded_writer, "_MAX_PAUSE", 0.01)
+    monkeypatch.setattr(bounded_writer, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(bounded_writer, "_CLOSE_SECONDS", 0.2)
 
 
 async def until(happened: Any) -> None:

@@ -8,10 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from forge_proxy.core.jobs.outcomes import read_outcome
 from forge_proxy.core.jobs.records import JobHead, JobStatus
+from forge_proxy.core.tasks.call_record import CallOutcome, TaskCallRecord
 from forge_proxy.core.tasks.findings import Finding
 from forge_proxy.core.tasks.ids import branch_of
 from forge_proxy.core.tasks.models import ForgeTaskInput, Plan, TaskStatus
-from forge_proxy.core.tasks.records import FailedAttempt, TaskCall
+from forge_proxy.core.tasks.records import FailedAttempt
 from forge_proxy.tasks.service import StoredTask
 
 
@@ -96,7 +97,7 @@ class TaskPlan(BaseModel):
 class TaskCallJson(BaseModel):
     """A call of a task."""
 
-    number: int = Field(description="From 1.")
+    number: int | None = Field(description="From 1, for `…/context`; null without a usable response.")
     operation: str
     step: str | None
     attempt: int
@@ -109,12 +110,19 @@ class TaskCallJson(BaseModel):
     seconds: float
     requests: int = Field(description="Requests to the model: an invalid response is retried once.")
     match_levels: list[str] = Field(description="How the edits of the response were found.")
+    ended_at: float = Field(description="Seconds since 1970.")
+    outcome: CallOutcome = Field(
+        description="`responded` and `written` while its attempt runs; `passed`, `failed` (checks), `edits_failed` or"
+        " `rejected` (such as a path outside the scope) once it has ended; without a usable response `invalid`,"
+        " `truncated`, `no_response` or `error`."
+    )
 
 
 class TaskCallPage(BaseModel):
     """The calls of a task, oldest first."""
 
     data: list[TaskCallJson]
+    dropped: int = Field(description="Records of calls of all tasks that could not be stored since the daemon started.")
 
 
 class TaskContext(TaskCallJson):
@@ -244,20 +252,22 @@ def to_info(task: StoredTask, diffs: dict[str, str]) -> TaskInfo:
     )
 
 
-def to_call(number: int, call: TaskCall) -> TaskCallJson:
+def to_call(number: int | None, call: TaskCallRecord) -> TaskCallJson:
     """Return a call."""
     return TaskCallJson(
         number=number,
         operation=call.operation,
         step=call.step,
         attempt=call.attempt,
-        tier=call.tier.value,
+        tier=call.tier,
         model=call.model,
         form=call.form,
         prompt_tokens=call.prompt_tokens,
         cached_tokens=call.cached_tokens,
         completion_tokens=call.completion_tokens,
         seconds=call.seconds,
+        ended_at=call.at,
+        outcome=call.outcome,
         requests=call.requests,
         match_levels=list(call.match_levels),
     )

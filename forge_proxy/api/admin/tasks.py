@@ -35,6 +35,7 @@ from forge_proxy.api.identity import KEY_LABEL
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jobs.records import JobStatus
 from forge_proxy.core.tasks.models import ForgeTaskInput
+from forge_proxy.tasks.call_records import to_record
 from forge_proxy.tasks.errors import TaskNotFound
 from forge_proxy.tasks.service import StoredTask, Tasks
 
@@ -103,8 +104,13 @@ class TaskEndpoints:
 
     async def calls(self, task_id: TaskIdInPath) -> TaskCallPage:
         """List the calls of a task to models."""
-        calls = (await self._tasks.get(task_id)).state.calls
-        return TaskCallPage(data=[to_call(number, call) for number, call in enumerate(calls, 1)])
+        state = (await self._tasks.get(task_id)).state
+        numbers = {(call.round, call.part): number for number, call in enumerate(state.calls, 1)}
+        calls = await self._tasks.list_calls(task_id)
+        return TaskCallPage(
+            data=[to_call(numbers.get((call.round, call.part)), call) for call in calls],
+            dropped=self._tasks.dropped_calls,
+        )
 
     async def context(
         self,
@@ -122,7 +128,7 @@ class TaskEndpoints:
             raise TaskNotFound(task_id)  # it was deleted meanwhile
         prompt = orjson.loads(documents[chosen.prompt])
         return TaskContext(
-            **dict(to_call(number, chosen)),
+            **dict(to_call(number, to_record(task_id, chosen))),
             system_prompt=prompt["system_prompt"],
             user_prompt=prompt["user_prompt"],
             response=documents[chosen.response].decode(),

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from forge_proxy.core.jobs.errors import JobNotReadable
+from forge_proxy.core.tasks.call_record import CallOutcome
 from forge_proxy.core.tasks.decisions import Reset
 from forge_proxy.core.tasks.findings import Finding, ValidationResult
 from forge_proxy.core.tasks.models import CapabilityTier, ForgeTaskInput, ResponseForm, TaskResult
@@ -38,7 +39,13 @@ class TaskCall:
     """Requests to the model: an invalid response is retried."""
     match_levels: tuple[str, ...] = ()
     """How the edits of the response were found."""
-    outcome: str = ""
+    outcome: CallOutcome = "responded"
+    round: int = 0
+    """The number of attempts of all operations that had ended before the call."""
+    part: int = 0
+    """0, or 1 for the request for edits that had failed."""
+    at: float = 0.0
+    """When the call ended, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
