@@ -24,7 +24,7 @@ LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=
 # processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges client-matrix fuzz mutants schemas templates tiny-model harness attack system-llama system-ollama system-temporal system-docker docker-base switching clean
+.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve installed generate bench nudges client-matrix fuzz mutants schemas templates tiny-model harness attack system-llama system-ollama system-temporal system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -64,6 +64,10 @@ format: $(VENV)/.developed
 
 docs: $(VENV)/.developed         ## the documentation site, in build/site; warnings and broken links are errors
 	NO_COLOR=1 $(BIN)/zensical build --strict --clean
+
+installed: $(VENV)/.developed    ## the wheel run by uvx and the sdist installed by pip, with dependencies from the package index
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m tests.installed
 
 docs-serve: $(VENV)/.developed   ## the documentation site on http://127.0.0.1:8000, built again when a page changes
 	$(BIN)/zensical serve
