@@ -8,7 +8,7 @@ import threading
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 
 import axe_playwright_python  # pyright: ignore[reportMissingTypeStubs]
@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.fakes.browser import Complaints, chromium
 from tests.fakes.processes import Process, daemon, until
 from tests.live.weather import ASK_PARIS, MODEL, TOOLS
+from tests.properties import sample
 
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
 ADMIN = {"authorization": "Bearer sk-admin"}
@@ -274,8 +275,7 @@ def test_the_keyboard_is_enough(page: Page, running: Process) -> None:
     expect(page.get_by_role("link", name="Ledger")).to_have_attribute("aria-current", "page")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize(("width", "scheme"), sample([*product([1280, 360], ["light", "dark"])], 3))
 def test_every_view_is_accessible_and_fits(browser: Browser, running: Process, scheme: str, width: int) -> None:
     context = browser.new_context(
         color_scheme="dark" if scheme == "dark" else "light", viewport={"width": width, "height": 800}
