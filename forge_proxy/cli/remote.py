@@ -168,7 +168,7 @@ class AdminClient:
 
     def _other_server(self) -> NoDaemon | None:
         """Return an error that names the server that answers, or None if it is a forge-proxy."""
-        from forge_proxy.backends.http import AioHttp
+        from forge_proxy.backends.aiohttp_client import AioHttp
         from forge_proxy.backends.probe import identify
 
         async def ask() -> str | None:

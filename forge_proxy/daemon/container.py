@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.capability_cache import CapabilityCache, state_folder
 from forge_proxy.backends.catalog import catalog_of
 from forge_proxy.backends.chat_templates.server import ServerTemplates, TemplateServer
 from forge_proxy.backends.config import BackendConfig
-from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.backends.ollama_catalog import OllamaEntry
 from forge_proxy.backends.ollama_window import OllamaWindow, OllamaWindows

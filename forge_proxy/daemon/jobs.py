@@ -17,8 +17,8 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from forge_proxy.api.background.handler import QUEUE, ResponseHandler
 from forge_proxy.api.background.service import BackgroundResponses
 from forge_proxy.api.response_storage import ResponseStorage
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.capability_cache import state_folder
-from forge_proxy.backends.http import AioHttp
 from forge_proxy.batches.service import Batches
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jobs.outcomes import read_error_type

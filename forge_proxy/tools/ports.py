@@ -1,4 +1,4 @@
-"""Protocols that tool execution depends on. `backends.http.AioHttp` implements `ToolHttpClient`."""
+"""Protocols that tool execution depends on. `backends.aiohttp_client.AioHttp` implements `ToolHttpClient`."""
 
 from __future__ import annotations
 

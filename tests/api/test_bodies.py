@@ -23,8 +23,8 @@ from forge_proxy.api.app import create_app
 from forge_proxy.api.bodies import MAX_VALUES, LargeBodies, measure_body
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.large_responses import LargeResponse
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.exchange import write_call
-from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.health import Health

@@ -14,8 +14,8 @@ import pytest
 
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.config import OllamaConfig
-from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.engine.answer import Engine

@@ -12,8 +12,8 @@ from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
-from forge_proxy.backends import http as http_module
-from forge_proxy.backends.http import AioHttp
+from forge_proxy.backends import aiohttp_client
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.errors import BackendBroke, BackendFault, BackendUnreachable, ResponseTooLarge, UnexpectedStatus
@@ -213,13 +213,13 @@ async def test_a_connection_that_is_late_because_of_a_slow_event_loop_is_retried
 
 async def test_a_connection_that_the_server_does_not_accept_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[float] = []
-    turns = http_module._turn_seconds  # pyright: ignore[reportPrivateUsage]  # to count the tries
+    turns = aiohttp_client._turn_seconds  # pyright: ignore[reportPrivateUsage]  # to count the tries
 
     async def counted() -> float:
         tries.append(await turns())
         return 0
 
-    monkeypatch.setattr(http_module, "_turn_seconds", counted)
+    monkeypatch.setattr(aiohttp_client, "_turn_seconds", counted)
     http = AioHttp(connect_seconds=0.2, silence_seconds=5)
     with socket.socket() as full, ExitStack() as holding:
         full.bind(("127.0.0.1", 0))

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from forge_proxy.api.bodies import run_slices
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.config import OllamaConfig
-from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.instance import ServerInstance
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.backends.ollama_catalog import OllamaCatalog, OllamaEntry

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from forge_proxy.backends.http import AioHttp
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.tools.callbacks import HttpExecution, HttpExecutor
 from forge_proxy.tools.config import CallbackConfig, ToolSettings

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.backends.http import AioHttp
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ModelCall, ToolGrammar, ToolSpec
 from forge_proxy.core.dialect import Dialect

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from forge_proxy.backends.http import AioHttp
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.probe import identify
 from tests.fakes.processes import Process, closed_port, command, daemon
 from tests.system.asking import PATH, TOOL, ask, error, events, text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from forge_proxy.backends.http import AioHttp
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.tools.addresses import CheckedResolver, ForbiddenAddress, find_forbidden_reason, resolve

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from pydantic import SecretStr
 
-from forge_proxy.backends.http import AioHttp
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import Event, ToolServerFailed

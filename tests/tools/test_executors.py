@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from forge_proxy.backends.http import AioHttp
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject

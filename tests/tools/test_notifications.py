@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from pydantic import SecretStr
 
-from forge_proxy.backends.http import AioHttp
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.engine.events import NotificationFailed
 from forge_proxy.tools.config import CallbackConfig

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.config import LlamaServerConfig
-from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.instance import CannotStart
 from forge_proxy.backends.llama_server.launch import ServerProgram
 from forge_proxy.backends.llama_server.manager import ServerManager, Superseded, SwitchFailed

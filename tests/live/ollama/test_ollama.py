@@ -10,8 +10,8 @@ from typing import Any
 import openai
 import pytest
 
+from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.config import OllamaConfig
-from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import ContextOverflow
