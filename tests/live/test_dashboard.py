@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Generator
@@ -10,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import cycle, product
 from pathlib import Path
+from typing import Any
 
 import axe_playwright_python  # pyright: ignore[reportMissingTypeStubs]
 import httpx
@@ -17,7 +20,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.fakes.browser import Complaints, chromium
-from tests.fakes.processes import Process, daemon, until
+from tests.fakes.processes import ROOT, Process, daemon, until
 from tests.live.weather import ASK_PARIS, MODEL, TOOLS
 from tests.properties import sample
 
@@ -227,6 +230,43 @@ def test_the_ledger_has_its_sentence_its_plots_and_its_rows(page: Page, running:
     expect(page.get_by_text("In the last 24 hours the guardrails recovered")).to_be_visible()
 
 
+def submit_run(running: Process) -> str:
+    """Submit a run that waits for the output of its client. Returns its id once it waits."""
+    body: dict[str, Any] = json.loads((ROOT / "config/examples/weather-run.json").read_text())
+    body["workflow"]["tools"]["get_weather"]["execute"] = {"by": "client"}
+    submitted = httpx.post(f"{running.url}/admin/v1/runs", json=body, headers=ADMIN, timeout=60).raise_for_status()
+    name: str = submitted.json()["id"]
+    shown = f"{running.url}/admin/v1/runs/{name}"
+    until(lambda: httpx.get(shown, headers=ADMIN).json()["status"] == "requires_action", "it waits for its client")
+    return name
+
+
+def test_a_run_is_followed_and_its_client_is_a_form(page: Page, running: Process) -> None:
+    name = submit_run(running)
+    show(page, running, "runs")
+    page.get_by_role("link", name=name).click()
+    events = page.get_by_role("list", name="Events of the run")
+    expect(events.get_by_text('get_weather({"city": "Paris", "days": 3})')).to_be_visible(timeout=30_000)
+
+    page.get_by_label(re.compile("^Output of get_weather")).fill('{"sky": "clear"}')
+    page.get_by_role("button", name="Send").click()
+
+    expect(events.get_by_text("completed", exact=True)).to_be_visible(timeout=30_000)
+    expect(page.get_by_label("Result")).to_contain_text('"sky": "clear"')
+    expect(page.get_by_role("button", name="Send")).to_have_count(0)
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+
+
+def test_a_run_is_cancelled_on_its_page(page: Page, running: Process) -> None:
+    show(page, running, f"runs/{submit_run(running)}")
+    expect(page.get_by_role("button", name="Send")).to_be_visible(timeout=30_000)
+    page.get_by_role("button", name="Cancel").click()
+
+    events = page.get_by_role("list", name="Events of the run")
+    expect(events.get_by_text("cancelled", exact=True)).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("button", name="Send")).to_have_count(0)
+
+
 def test_guardrails_and_the_budget_are_switched(page: Page, running: Process) -> None:
     show(page, running, "now")
     admin = httpx.Client(base_url=f"{running.url}/admin/v1/", headers=ADMIN)
@@ -283,8 +323,9 @@ def test_every_view_is_accessible_and_fits(browser: Browser, running: Process, s
     context.add_init_script("sessionStorage.setItem('forge-proxy-key', 'sk-admin')")
     page = context.new_page()
     complaints = Complaints(page, running.url)
+    views = (*VIEWS, f"runs/{submit_run(running)}")
     with traffic(running):
-        for view in VIEWS:
+        for view in views:
             show(page, running, view)
             if view == "now":
                 expect(page.get_by_role("button", name="Cancel").nth(1)).to_be_visible()

@@ -6,12 +6,14 @@ import { el } from "./dom.js";
 import { ledger } from "./ledger.js";
 import { now } from "./now.js";
 import { request, requests } from "./requests.js";
+import { run } from "./run.js";
 import { runs } from "./runs.js";
 
 const VIEWS = [
   [/^#\/requests\/([^/?]+)$/, request],
   [/^#\/requests(?:\?(.*))?$/, requests],
   [/^#\/ledger(?:\?(.*))?$/, ledger],
+  [/^#\/runs\/([^/?]+)$/, run],
   [/^#\/runs$/, runs],
   [/^/, now],
 ];

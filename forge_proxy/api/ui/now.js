@@ -23,18 +23,21 @@ export async function now({ main, signal, report }) {
   const changes = controls(signal, report);
   const log = serverLog(signal);
   let budget = null;
+  let listed = null;
   const live = liveRequests(signal, report, () => budget);
   main.replaceChildren(live, cards, interventions(signal), latest, log);
   while (!signal.aborted) {
     if (!document.hidden) {
       try {
-        const [status, recent] = await Promise.all([
+        const [status, recent, models] = await Promise.all([
           api("status", { signal }),
           api("requests?limit=10", { signal }).catch(() => null),
+          listed ?? api("models", { signal }).catch(() => null), // a model server that is loading lists none
         ]);
+        listed = models;
         budget = status.budget.tokens;
         // A card that is being used is not replaced under the fingers of its user.
-        if (!cards.contains(document.activeElement)) cards.replaceChildren(...changes(status));
+        if (!cards.contains(document.activeElement)) cards.replaceChildren(...changes(status, models?.data ?? []));
         if (recent) showLatest(latest, recent.data);
         report();
       } catch (error) {
@@ -64,15 +67,15 @@ function controls(signal, report) {
     }
     document.activeElement?.blur();
   };
-  return (status) => [
-    serverCard(status, change),
+  return (status, models) => [
+    serverCard(status, models, change),
     queueCard(status),
     budgetCard(status, change),
     guardrailsCard(status, change),
   ];
 }
 
-function serverCard({ backend, hardware, uptime_seconds: uptime }, change) {
+function serverCard({ backend, hardware, uptime_seconds: uptime }, models, change) {
   const { health, server } = backend;
   const tone = health.status === "ok" ? "good" : health.status === "loading" ? "warn" : "bad";
   const buttons = ["start", "stop", "restart"].map((action) =>
@@ -90,7 +93,19 @@ function serverCard({ backend, hardware, uptime_seconds: uptime }, change) {
     ]),
     server && isLoading(server) && el("progress", { "aria-label": "Progress of the model server" }),
     server && el("p", { class: "buttons" }, buttons),
+    server && models.length > 1 && modelForm(server, models, change),
   );
+}
+
+function modelForm(server, models, change) {
+  const options = models.map(({ id }) => el("option", { selected: id === server.model }, id));
+  const model = el("select", { id: "model" }, options);
+  const send = (event) => {
+    event.preventDefault();
+    change("backend/model", "POST", { model: model.value });
+  };
+  const field = el("label", { for: "model" }, "Model of the catalog", model);
+  return el("form", { class: "filters", onsubmit: send }, field, el("button", {}, "Load"));
 }
 
 function isLoading({ state }) {

@@ -1,4 +1,4 @@
-// The runs, newest first.
+// The runs, newest first; each links to its events.
 
 import { api } from "./api.js";
 import { el, table, time } from "./dom.js";
@@ -14,7 +14,7 @@ export async function runs({ main, signal }) {
       "Runs, newest first",
       [
         ["created", (run) => time(run.created_at)],
-        ["id", (run) => el("code", {}, run.id)],
+        ["id", (run) => el("a", { href: `#/runs/${encodeURIComponent(run.id)}` }, run.id)],
         ["workflow", (run) => run.workflow],
         ["model", (run) => run.model ?? ""],
         ["status", (run) => run.status],
