@@ -55,7 +55,7 @@ async def test_a_disconnect_stops_llama_cpp(
     await asyncio.wait([asked])
 
     await said(parts.manager, "cancel task", 1)
-    assert isinstance(heard[-1], RequestAbandoned)
+    assert any(isinstance(event, RequestAbandoned) for event in heard)
     assert any(isinstance(event, AttemptRetried) for event in heard) is (attempts > 1)
 
 

@@ -138,7 +138,7 @@ def test_s_example_a_task_is_run_reviewed_and_merged_from_the_command_line(tmp_p
         assert place.repository.head("main") == base  # D7
         assert "+    def total(self) -> int:\n+        return len(self.items)\n" in place.run(proxy, "diff", "total")
         assert "awaiting_merge" in place.run(proxy, "show", "total")
-        assert "generate, attempt 1: scripted" in place.run(proxy, "calls", "total")
+        assert "generate, attempt 1: generation, scripted" in place.run(proxy, "calls", "total")
         assert "Use type hints." in place.run(proxy, "context", "total")
         assert place.run(proxy, "list").startswith("total")
         assert place.run(proxy, "approve", "total", "--as", "ada") == "merged into main\n"
