@@ -247,14 +247,14 @@ async def test_a_check_whose_program_is_missing_is_not_passed(
 
 async def test_a_test_that_never_ends_is_a_finding(tmp_path: Path) -> None:
     files = {"test_a.py": "def test_a():\n    pass\n"}
-    project = await create_project(tmp_path, files, PYTEST.model_copy(update={"timeout": 3.0}))
+    project = await create_project(tmp_path, files, PYTEST.model_copy(update={"timeout": 10.0}))
     baseline = await project.baseline()
 
     found = await project.find(
-        await project.write({"test_a.py": "def test_a():\n    while True:\n        pass\n"}), baseline
+        await project.write({"test_a.py": "import time\n\n\ndef test_a():\n    time.sleep(600)\n"}), baseline
     )
 
-    assert found == ["tests: stopped the command was stopped: it ran longer than 3 s"]
+    assert found == ["tests: stopped the command was stopped: it ran longer than 10 s"]
 
 
 async def test_without_a_sandbox_checks_run_if_the_settings_say_so(tmp_path: Path) -> None:
