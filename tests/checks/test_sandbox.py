@@ -325,3 +325,31 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_visible_paths_can_be_read_and_their_programs_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "home" / "tools"
+    (tools / "bin").mkdir(parents=True)
+    (tools / "bin" / "greet").write_text("#!/bin/sh\necho hello\n")
+    (tools / "bin" / "greet").chmod(0o755)
+    (tmp_path / "home" / "secret").write_text("secret")
+    monkeypatch.setenv("PATH", f"{tools}/bin{os.pathsep}{os.environ['PATH']}")
+    code = f"""
+import os, subprocess
+print(subprocess.run(["greet"], capture_output=True, text=True).stdout.strip() if {{seen}} else "nothing")
+print(os.path.exists("{tools}/bin/greet"), os.path.exists("{tmp_path}/home/secret"))
+try:
+    open("{tools}/bin/greet", "a").close()
+except OSError:
+    print("read-only")
+"""
+    hidden = World(tmp_path)
+    _, without, _ = await hidden.run(code.format(seen=False))
+    hidden.sandbox = BubblewrapSandbox(CommandLimits(), [tools])
+    _, shown, _ = await hidden.run(code.format(seen=True))
+
+    assert without.split()[:3] == ["nothing", "False", "False"]
+    assert shown.split() == ["hello", "True", "False", "read-only"]

@@ -279,3 +279,26 @@ def test_s_step_tasks_show_for_whom_they_wait_and_begin_after_the_merge(tmp_path
         assert [line.split() for line in shown.splitlines() if line.startswith("waits")] == [["waits", "for", "total"]]
         assert "forge/item is ready for review: item.py" in watched
         assert place.repository.git("show", "forge/item:cart.py") == AFTER.strip()
+
+
+def test_leftover_worktrees_are_listed_and_removed_from_the_command_line(tmp_path: Path) -> None:
+    wrong = {**GENERATE, "respond": {"files": [{"path": "cart.py", "content": "x = undefined\n"}]}}
+    with open_place(tmp_path, wrong) as place:
+        with place.daemon() as proxy:
+            place.submit(proxy)
+            place.wait(proxy, "halted")
+            unneeded = place.run(proxy, "gc")  # the halted task needs its worktree
+            kept = place.is_clean()
+        for file in (place.state / "forge-proxy").glob("runs.db*"):
+            file.unlink()  # the database was lost, and with it the task
+        with place.daemon() as proxy:
+            listed = place.run(proxy, "gc", "--dry-run")
+            still_there = not place.is_clean()
+            removed = json.loads(place.run(proxy, "gc", "--json"))["data"]
+            again = place.run(proxy, "gc", "--dry-run")
+
+        assert (unneeded, kept) == ("", False)
+        assert (listed.split()[0], still_there) == ("total", True)
+        assert [(one["task_id"], one["branch"]) for one in removed] == [("total", "forge/total")]
+        assert (again, place.is_clean()) == ("", True)
+        assert place.repository.git("branch", "--list", "forge/total").strip() == "forge/total"

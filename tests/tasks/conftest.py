@@ -22,6 +22,7 @@ from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.core.tasks.findings import Baseline, Finding, ValidationResult
 from forge_proxy.core.tasks.models import ForgeTaskInput
+from forge_proxy.core.tasks.workspace import MergeMethod
 from forge_proxy.daemon.tasks import TaskParts
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
@@ -36,7 +37,7 @@ from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.store.task_calls import TaskCallRepository
 from forge_proxy.tasks.config import TasksConfig, TiersConfig
 from forge_proxy.tasks.phase_run import TaskDeps
-from forge_proxy.tasks.ports import CheckRequest
+from forge_proxy.tasks.ports import CheckRequest, Repositories
 from forge_proxy.tasks.service import StoredTask, Tasks
 from forge_proxy.tasks.structured_call import StructuredCaller
 from forge_proxy.telemetry.task_call_writer import TaskCallWriter
@@ -129,6 +130,7 @@ class World:
         self.repository = repository
         self.calls_error: StoreUnavailable | None = None
         """What prevents that records of calls are stored."""
+        self.repositories: Repositories | None = None
         self.call_log: TaskCallWriter | None = None
         self.call_store: TaskCallRepository | None = None
         self.turn_lock = asyncio.Lock()
@@ -171,6 +173,16 @@ class World:
             if event.id >= head:
                 break
         return found
+
+    async def merge_without_record(self, method: MergeMethod) -> str:
+        """Merge the branch of the task, as an approval does before the daemon is killed; return the new base."""
+        state = (await self.tasks.get("total")).state
+        assert self.repositories is not None
+        merged = await self.repositories.merge(
+            state.repository.path, "forge/total", "main", expected_head=state.head,
+            expected_base=state.repository.base_commit, method=method, message="Add a total.",
+        )  # fmt: skip
+        return merged.commit
 
     async def stored_calls(self, task_id: str) -> list[TaskCallRecord]:
         """Return the records of calls in the database, once no record waits."""
@@ -249,7 +261,7 @@ async def open_world(
     waker = tasks.turn_waker(waking)
     try:
         world = World(folder, model, tasks, repository, checks, http)
-        world.turn_lock, world.call_log = deps.turn_lock, calls
+        world.turn_lock, world.call_log, world.repositories = deps.turn_lock, calls, deps.repositories
         world.call_store = TaskCallRepository(store.database)
 
         def wake(before: StoredJob, after: StoredJob) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.tasks.errors import RepositoryUnusable
+from forge_proxy.core.tasks.workspace import MergeMethod
 from forge_proxy.tasks.errors import TaskConflict
 from tests.tasks.conftest import CART, open_world
 
@@ -255,3 +256,22 @@ async def test_s_answer_every_method_and_form_gives_the_same_commit(folder: Path
         asked = {"response_format": ["response_format"], "tool": ["tools"], "prompt": []}
         assert sent == ([] if form == "blocks" else asked[method])
         assert request.body["stream_options"] == {"include_usage": True}
+
+
+@pytest.mark.parametrize("method", ["merge", "squash", "rebase"])
+async def test_d7_an_approval_after_a_crash_between_the_merge_and_its_record_moves_the_base_once(
+    folder: Path, method: MergeMethod
+) -> None:
+    async with open_world(folder, GOOD) as world:
+        before = world.repository.head()
+        task = await world.run()
+        merged = await world.merge_without_record(method)
+        assert world.repository.head() == merged != before
+    async with open_world(folder, GOOD) as world:
+        assert (await world.tasks.get("total")).job.status == "requires_action"
+        await world.tasks.approve("total", head=task.state.head, base=None, method=method, approver="ada")
+        done = await world.wait("completed")
+
+        assert world.repository.head() == merged
+        assert world.repository.git("status", "--porcelain") == ""
+        assert (done.state.result and done.state.result.status, done.state.approver) == ("merged", "ada")

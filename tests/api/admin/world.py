@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 
@@ -75,6 +77,13 @@ def written(**settings: Any) -> Callable[[], Settings]:
 
 
 @asynccontextmanager
+async def state_in(folder: str) -> AsyncGenerator[None]:
+    """Have the application keep its state in a folder."""
+    with patch.dict(os.environ, {"XDG_STATE_HOME": folder}):
+        yield
+
+
+@asynccontextmanager
 async def world(
     *script: Said,
     read: Callable[[], Settings] | None = None,
@@ -124,6 +133,7 @@ async def world(
         store = now.store if now.store.url else StoreConfig(url=f"sqlite+aiosqlite:///{folder}/runs.db")
         settings_of_runs = now.model_copy(update={"store": store})
         async with (
+            state_in(folder),  # tasks have worktrees there
             shared_database(store_url(settings_of_runs)) as database,
             build_jobs(
                 settings_of_runs,
@@ -138,7 +148,7 @@ async def world(
                 engine,
                 backend,
                 now.server,
-                replace(admin, runs=services.runs, jobs=services.jobs, events=events),
+                replace(admin, runs=services.runs, jobs=services.jobs, tasks=services.tasks, events=events),
                 keys,
                 responses=responses,
                 background=services.background,
