@@ -22,7 +22,7 @@ from forge_proxy.core.store_errors import StoreUnavailable
 T = TypeVar("T")
 _BATCH = 500
 """Records of one transaction."""
-_INTERVAL = 0.5
+_INTERVAL = 1.0
 """Seconds in which records are collected for one transaction."""
 _FIRST_PAUSE = 1.0
 """Seconds until the first attempt after the store was unavailable; each later pause is twice as long."""

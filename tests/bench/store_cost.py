@@ -36,8 +36,8 @@ _ASKS = (LATENCY[3], LATENCY[4])
 _CONNECTIONS = 8
 _REQUESTS = 60
 _SECONDS = 0.6
-_WRITTEN_SECONDS = 0.7
-"""After which the records of all requests are written: the writer collects them for half a second."""
+_WRITTEN_SECONDS = 1.3
+"""After which the records of all requests are written: the writer collects them for a second."""
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
