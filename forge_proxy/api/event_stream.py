@@ -43,6 +43,7 @@ async def _to_messages(events: AsyncGenerator[JobEvent]) -> AsyncGenerator[dict[
     async with aclosing(events):
         try:
             async for event in events:
-                yield {"data": event.data, "event": event.type, "id": str(event.id)}
+                message = {"data": event.data, "event": event.type}
+                yield {**message, "id": str(event.id)} if event.id else message  # those of sub-tasks have none
         except JobNotFound:  # deleted while its events were streamed
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from forge_proxy.cli.remote import SentEvent
@@ -36,6 +36,21 @@ def task_rows(task: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def sub_task_rows(sub_tasks: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the rows of sub-tasks, each with its latest state."""
+    for one in sub_tasks:
+        what = ", ".join(one["output_files"]) or one["reason"] or f"{one['operation']}, attempt {one['attempt']}"
+        yield one["id"], f"{one['status']:<10} {what}"
+
+
+def plan_rows(parts: Sequence[dict[str, Any]], indent: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the steps of a plan, each followed by its sub-tasks."""
+    for part in parts:
+        files = f"  ({', '.join(part['target_files'])})" if part["target_files"] else ""
+        yield f"{indent}{part['id']}", f"{part['description']}{files}"
+        yield from plan_rows(part["sub_tasks"], indent + "  ")
+
+
 def failure_rows(task: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the report of the attempts that have failed."""
     for failure in task["failures"]:
@@ -52,7 +67,16 @@ def describe_finding(finding: dict[str, Any]) -> str:
     return " ".join(word for word in words if word)
 
 
-def describe_model_call(call: dict[str, Any]) -> str:
+def call_rows(task_id: str, calls: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return the rows of the calls of a task and of its sub-tasks."""
+    rows: list[tuple[str, str]] = []
+    for call in calls:
+        number = str(call["number"] or "-")
+        rows.append((number if call["task"] == task_id else f"{call['task']} {number}", _describe_model_call(call)))
+    return rows
+
+
+def _describe_model_call(call: dict[str, Any]) -> str:
     """Describe a call to a model on one line."""
     step = f" of {call['step']}" if call["step"] else ""
     tokens = _describe_tokens(call)
@@ -84,8 +108,13 @@ def describe_task_event(event: SentEvent) -> str | None:
             words = data["reason"]
         case "finding":
             words = f"[{data['check']}] {data['text']}"
-        case "written":
+        case "written" | "returned":
             words = ", ".join(data["files"])
+        case "sub_tasks_started":
+            words = ", ".join(data["sub_tasks"])
+        case "gathered":
+            conflicts = f"; conflicts in {', '.join(data['conflicts'])}" if data["conflicts"] else ""
+            words = f"{', '.join(data['files'])}{conflicts}"
         case "assembled":
             words = f"{data['tokens']} tokens"
         case "waiting_for":
@@ -93,7 +122,9 @@ def describe_task_event(event: SentEvent) -> str | None:
         case "committed":
             words = data["commit"][:12]
         case _:
-            shown = {name: value for name, value in data.items() if name not in ("operation", "attempt")}
+            shown = {name: value for name, value in data.items() if name not in ("operation", "attempt", "task")}
             words = ", ".join(f"{name} {value}" for name, value in shown.items() if value is not None)
+    if "task" in data:  # of a sub-task, whose events have no ids here
+        return f"      {event.type:<17} {data['task']}: {words}"
     step = f"{data['step']}: " if data.get("step") else ""
-    return f"{event.id:>4}  {event.type:<15}{step}{words}"
+    return f"{event.id:>4}  {event.type:<17} {step}{words}"

@@ -17,7 +17,14 @@ from forge_proxy.cli.admin import AsJson, CommandOptions, OwnKey, OwnUrl, inheri
 from forge_proxy.cli.formatting import show, show_rows
 from forge_proxy.cli.remote import SentEvent
 from forge_proxy.cli.run_rows import describe_time
-from forge_proxy.cli.task_rows import describe_model_call, describe_task_event, failure_rows, task_rows
+from forge_proxy.cli.task_rows import (
+    call_rows,
+    describe_task_event,
+    failure_rows,
+    plan_rows,
+    sub_task_rows,
+    task_rows,
+)
 from forge_proxy.core.errors import ForgeError
 
 _ROUTE = "tasks"
@@ -106,7 +113,10 @@ tasks.command("submit")(_submitting(_submit))
 def watch(
     context: typer.Context, task_id: TaskId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
 ) -> None:
-    """Print the events of a task until it waits for a person or ends. Exit code 1 unless it can be or was merged."""
+    """Print the events of a task and of its sub-tasks until it waits for a person or ends.
+
+    Exit code 1 unless it can be or was merged.
+    """
     _watch(inherit_options(context, url, key, json), task_id)
 
 
@@ -133,7 +143,7 @@ def show_task(
     if options.as_json:
         show(task, as_json=True)
         return
-    show_rows([*task_rows(task), *failure_rows(task)])
+    show_rows([*task_rows(task), *sub_task_rows(task["sub_tasks"]), *failure_rows(task)])
 
 
 @tasks.command()
@@ -147,24 +157,20 @@ def plan(context: typer.Context, task_id: TaskId, url: OwnUrl = None, key: OwnKe
     if response["plan"] is None:
         print("no plan", file=sys.stderr)
         return
-    rows = [
-        (step["id"], f"{step['description']}  ({', '.join(step['target_files'])})")
-        for step in response["plan"]["steps"]
-    ]
-    show_rows(rows)
+    show_rows([*plan_rows(response["plan"]["steps"])])
 
 
 @tasks.command()
 def calls(
     context: typer.Context, task_id: TaskId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
 ) -> None:
-    """List the calls of a task to models."""
+    """List the calls of a task to models, and those of its sub-tasks."""
     options = inherit_options(context, url, key, json)
     response = options.remote.admin("GET", f"{_path(task_id)}/calls")
     if options.as_json:
         show(response, as_json=True)
         return
-    show_rows([(str(call["number"] or "-"), describe_model_call(call)) for call in response["data"]])
+    show_rows(call_rows(task_id, response["data"]))
     if response["dropped"]:
         print(f"{response['dropped']} records of calls could not be stored", file=sys.stderr)
 
@@ -327,10 +333,11 @@ def _watch(options: CommandOptions, task_id: str) -> None:
     latest = options.remote.admin("GET", _path(task_id))["last_event"]
 
     def is_last(event: SentEvent) -> bool:
-        status = event.data.get("status") if event.type == "status" else None
+        is_own = event.type == "status" and "task" not in event.data  # not that of a sub-task
+        status = event.data.get("status") if is_own else None
         return status in ("completed", "failed", "cancelled") or (status in _WAITS and event.id >= latest)
 
-    with closing(options.remote.events(f"{_path(task_id)}/events", is_last)) as events:
+    with closing(options.remote.events(f"{_path(task_id)}/events", is_last, {"sub_tasks": True})) as events:
         for event in events:
             if options.as_json:
                 print(jsonlib.dumps(asdict(event)), flush=True)

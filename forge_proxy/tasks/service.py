@@ -43,6 +43,7 @@ from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.tasks.call_records import to_record
 from forge_proxy.tasks.errors import TaskConflict, TaskNotFound, as_task_errors
 from forge_proxy.tasks.evaluating import NO_CHILDREN
+from forge_proxy.tasks.event_feed import follow_with_sub_tasks
 from forge_proxy.tasks.phase_run import TaskDeps
 from forge_proxy.tasks.task_handler import TaskHandler
 from forge_proxy.tasks.turns import TurnWaker
@@ -157,6 +158,13 @@ class Tasks:
                 async for event in events:
                     yield event
 
+    async def follow_all_events(self, task_id: str, after: int = 0) -> AsyncGenerator[JobEvent]:
+        """Yield the same events, and those of its sub-tasks (`follow_with_sub_tasks`)."""
+        with as_task_errors(task_id):
+            async with aclosing(follow_with_sub_tasks(self._jobs, task_id, after)) as events:
+                async for event in events:
+                    yield event
+
     async def list_calls(self, task_id: str) -> Sequence[TaskCallRecord]:
         """Return the calls of a task, oldest first: those of its state, and what else was recorded."""
         state, log = (await self.get(task_id)).state, self._deps.call_log
@@ -257,8 +265,12 @@ class Tasks:
         return await self.get(task_id)
 
     async def delete(self, task_id: str) -> None:
-        """Delete a task that has ended. Its branch stays, unless it was merged or rejected."""
-        await self.get(task_id)
+        """Delete a task that has ended. Its branch stays, unless it was merged or rejected.
+
+        Raises `TaskConflict` if it has not ended, or is a sub-task: its parent needs what it has written.
+        """
+        if (parent := (await self.get(task_id)).job.parent) is not None:
+            raise TaskConflict(f"the task {task_id} is a sub-task of {parent} and is deleted with it")
         with as_task_errors(task_id):
             try:
                 await self._jobs.delete(task_id)

@@ -302,3 +302,36 @@ def test_leftover_worktrees_are_listed_and_removed_from_the_command_line(tmp_pat
         assert [(one["task_id"], one["branch"]) for one in removed] == [("total", "forge/total")]
         assert (again, place.is_clean()) == ("", True)
         assert place.repository.git("branch", "--list", "forge/total").strip() == "forge/total"
+
+
+def test_s_fanout_sub_tasks_are_shown_under_their_task(tmp_path: Path) -> None:
+    parts = [
+        {"id": name, "description": f"Write {name}.", "target_files": [f"{name}.md"], "context_files": []}
+        for name in ("north", "south")
+    ]
+    step = {"id": "parts", "description": "Write both.", "target_files": ["north.md", "south.md"], "context_files": [],
+            "sub_tasks": parts}  # fmt: skip
+    plan: JsonDict = {"when": {"operation": "plan"}, "respond": {"explanation": "Divided.", "steps": [step]}}
+    writes: list[JsonDict] = [
+        {"when": {"operation": "generate", "step": name},
+         "respond": {"files": [{"path": f"{name}.md", "content": f"{name}\n"}]}}
+        for name in ("north", "south")
+    ]  # fmt: skip
+    with open_place(tmp_path, plan, *writes) as place, place.daemon() as proxy:
+        task = {"description": "Write both.", "target_files": [], "task_id": "total"}
+        place.submit(proxy, plan=True, task=task)
+        done = place.wait(proxy, "requires_action", "halted", "failed")
+        assert done["status"] == "requires_action", done["halt"]
+
+        ids = [one["id"] for one in done["sub_tasks"]]
+        assert [(one["parent"], one["status"], one["output_files"]) for one in done["sub_tasks"]] == [
+            ("total", "completed", ["north.md"]), ("total", "completed", ["south.md"]),
+        ]  # fmt: skip
+        shown = place.run(proxy, "show", "total")
+        calls = place.run(proxy, "calls", "total")
+        assert all(name in shown and f"{name} 1" in calls for name in ids)
+        assert "  north" in place.run(proxy, "plan", "total")
+        assert "Write north." in place.run(proxy, "context", ids[0])
+        assert done["calls"] == 3  # with the one of the plan
+        watched = place.run(proxy, "watch", "total")
+        assert all(name in watched for name in ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -57,6 +58,21 @@ class FailedAttemptJson(BaseModel):
     diff: str | None = Field(description="What the attempt had changed; null in a list of tasks.")
 
 
+class SubTaskInfo(BaseModel):
+    """A sub-task. It is a task with the same routes, but nobody reviews it."""
+
+    id: str
+    parent: str
+    title: str
+    status: JobStatus
+    operation: str
+    attempt: int
+    calls: int
+    output_files: list[str] = Field(description="What it has written, once it has completed.")
+    digest: str = Field(description="What it reports to its parent.")
+    reason: str = Field(description="Why it has failed.")
+
+
 class TaskInfo(TaskSummary):
     """The current state of a task."""
 
@@ -69,7 +85,9 @@ class TaskInfo(TaskSummary):
     step: str | None = Field(description="The present step of the plan.")
     attempt: int
     attempts: int = Field(description="Attempts that have ended, of all operations.")
-    calls: int
+    calls: int = Field(description="With those of its sub-tasks.")
+    parent: str | None = Field(description="The task of which it is a sub-task.")
+    sub_tasks: list[SubTaskInfo] = Field(description="Its sub-tasks and those below them, oldest first.")
     commits: dict[str, str] = Field(description="The commits of the steps.")
     waits_for: list[str] = Field(description="The tasks for which it waits before it works.")
     halt: str = Field(description="Why it has halted, or failed.")
@@ -92,12 +110,14 @@ class TaskPlan(BaseModel):
 
     plan: Plan | None = Field(description="Null if there is none (yet).")
     commits: dict[str, str]
+    sub_tasks: list[SubTaskInfo]
 
 
 class TaskCallJson(BaseModel):
     """A call of a task."""
 
-    number: int | None = Field(description="From 1, for `…/context`; null without a usable response.")
+    task: str = Field(description="The task or the sub-task.")
+    number: int | None = Field(description="From 1, in each task, for `…/context`; null without a usable response.")
     operation: str
     step: str | None
     attempt: int
@@ -119,7 +139,7 @@ class TaskCallJson(BaseModel):
 
 
 class TaskCallPage(BaseModel):
-    """The calls of a task, oldest first."""
+    """The calls of a task and of its sub-tasks, each oldest first."""
 
     data: list[TaskCallJson]
     dropped: int = Field(description="Records of calls of all tasks that could not be stored since the daemon started.")
@@ -224,7 +244,7 @@ def to_summary(job: JobHead) -> TaskSummary:
     )
 
 
-def to_info(task: StoredTask, diffs: dict[str, str]) -> TaskInfo:
+def to_info(task: StoredTask, diffs: dict[str, str], sub_tasks: Sequence[StoredTask] = ()) -> TaskInfo:
     """Return the state of a task. `diffs` has the changes of failed attempts by their digests."""
     state, progress = task.state, task.state.progress
     outcome: Any = read_outcome(task.job.outcome)
@@ -240,7 +260,9 @@ def to_info(task: StoredTask, diffs: dict[str, str]) -> TaskInfo:
         step=state.step_id,
         attempt=progress.attempt,
         attempts=progress.attempts,
-        calls=len(state.calls),
+        calls=sum(len(one.state.calls) for one in (task, *sub_tasks)),
+        parent=task.job.parent,
+        sub_tasks=[to_sub_task(one) for one in sub_tasks],
         commits=state.step_commits,
         waits_for=[] if task.job.is_finished else list(state.waits_for),
         halt=state.halt,
@@ -252,9 +274,27 @@ def to_info(task: StoredTask, diffs: dict[str, str]) -> TaskInfo:
     )
 
 
+def to_sub_task(task: StoredTask) -> SubTaskInfo:
+    """Return a sub-task."""
+    state, result = task.state, task.state.result
+    return SubTaskInfo(
+        id=task.job.id,
+        parent=task.job.parent or "",
+        title=task.job.title,
+        status=task.job.status,
+        operation=state.progress.operation,
+        attempt=state.progress.attempt,
+        calls=len(state.calls),
+        output_files=list(result.output_files) if result is not None else [],
+        digest=result.digest if result is not None and state.output is not None else "",
+        reason=state.halt,
+    )
+
+
 def to_call(number: int | None, call: TaskCallRecord) -> TaskCallJson:
     """Return a call."""
     return TaskCallJson(
+        task=call.task_id,
         number=number,
         operation=call.operation,
         step=call.step,

@@ -16,6 +16,7 @@ from forge_proxy.api.admin.task_models import (
     LeftoverRequest,
     TaskAnswer,
     TaskApproval,
+    TaskCallJson,
     TaskCallPage,
     TaskChanges,
     TaskContext,
@@ -29,6 +30,7 @@ from forge_proxy.api.admin.task_models import (
     TaskSubmission,
     to_call,
     to_info,
+    to_sub_task,
     to_summary,
 )
 from forge_proxy.api.identity import KEY_LABEL
@@ -86,30 +88,37 @@ class TaskEndpoints:
         return await self._info(await self._tasks.get(task_id))
 
     async def events(
-        self, request: Request, task_id: TaskIdInPath, after: AFTER = 0, last_event_id: LAST_EVENT_ID = None
+        self,
+        request: Request,
+        task_id: TaskIdInPath,
+        after: AFTER = 0,
+        sub_tasks: Annotated[
+            bool, Query(description="Whether the events of its sub-tasks are sent, too, with `task` in their data.")
+        ] = False,
+        last_event_id: LAST_EVENT_ID = None,
     ) -> Response:
         """Stream the events of a task as server-sent events with ids: first all past ones, then each new one. The
-        stream ends with the task. A client that was disconnected continues after the last id that it received.
+        stream ends with the task. A client that was disconnected continues after the last id that it received. Events
+        of sub-tasks have no ids: those of sub-tasks that have not ended are then repeated.
         """
         after = read_position(after, last_event_id)
         from forge_proxy.api.event_stream import event_stream  # imports sse_starlette: slow, and rarely needed
 
         await self._tasks.get(task_id)
-        return event_stream(request, self._tasks.follow_events(task_id, after), self._keepalive_seconds)
+        follow = self._tasks.follow_all_events if sub_tasks else self._tasks.follow_events
+        return event_stream(request, follow(task_id, after), self._keepalive_seconds)
 
     async def plan(self, task_id: TaskIdInPath) -> TaskPlan:
-        """Show the plan of a task."""
+        """Show the plan of a task, and its sub-tasks."""
         state = (await self._tasks.get(task_id)).state
-        return TaskPlan(plan=state.progress.plan, commits=state.step_commits)
+        below = [to_sub_task(one) for one in await self._tasks.list_sub_tasks(task_id)]
+        return TaskPlan(plan=state.progress.plan, commits=state.step_commits, sub_tasks=below)
 
     async def calls(self, task_id: TaskIdInPath) -> TaskCallPage:
-        """List the calls of a task to models."""
-        state = (await self._tasks.get(task_id)).state
-        numbers = {(call.round, call.part): number for number, call in enumerate(state.calls, 1)}
-        calls = await self._tasks.list_calls(task_id)
+        """List the calls of a task to models, and then those of its sub-tasks, which have numbers of their own."""
+        tasks = [await self._tasks.get(task_id), *await self._tasks.list_sub_tasks(task_id)]
         return TaskCallPage(
-            data=[to_call(numbers.get((call.round, call.part)), call) for call in calls],
-            dropped=self._tasks.dropped_calls,
+            data=[call for task in tasks for call in await self._list_calls(task)], dropped=self._tasks.dropped_calls
         )
 
     async def context(
@@ -117,7 +126,7 @@ class TaskEndpoints:
         task_id: TaskIdInPath,
         call: Annotated[int | None, Query(ge=1, description="The number of the call. Default: the latest one.")] = None,
     ) -> TaskContext:
-        """Show the prompt of a call, and its response."""
+        """Show the prompt of a call, and its response. The calls of a sub-task are shown under its own id."""
         calls = (await self._tasks.get(task_id)).state.calls
         number = len(calls) if call is None else call
         if not 1 <= number <= len(calls):
@@ -179,10 +188,16 @@ class TaskEndpoints:
         found = await self._tasks.remove_leftovers(only_list=wanted.dry_run)
         return LeftoverPage(data=[LeftoverJson(**asdict(one)) for one in found])
 
+    async def _list_calls(self, task: StoredTask) -> list[TaskCallJson]:
+        numbers = {(call.round, call.part): number for number, call in enumerate(task.state.calls, 1)}
+        calls = await self._tasks.list_calls(task.job.id)
+        return [to_call(numbers.get((call.round, call.part)), call) for call in calls]
+
     async def _info(self, task: StoredTask) -> TaskInfo:
         digests = [failure.diff for failure in task.state.failures if failure.diff is not None]
         documents = await self._tasks.read_documents(digests)
-        return to_info(task, {digest: data.decode(errors="replace") for digest, data in documents.items()})
+        below = await self._tasks.list_sub_tasks(task.job.id)
+        return to_info(task, {digest: data.decode(errors="replace") for digest, data in documents.items()}, below)
 
 
 def _label_of(request: Request) -> str:
