@@ -1,9 +1,8 @@
-"""Tasks with a real daemon, git and ruff and a scripted model server, from the command line and after kill -9."""
+"""Tasks with a real daemon, git and ruff and a scripted model server, from the command line."""
 
 from __future__ import annotations
 
 import json
-import random
 import signal
 import sqlite3
 from collections.abc import Generator
@@ -12,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
-import pytest
 import yaml
 
 from tests.fakes.processes import Process, command, daemon, program, until
 from tests.fakes.repository import UserRepository, create_repository
-from tests.properties import sample
 
 JsonDict = dict[str, Any]
 CART = "class Cart:\n    def __init__(self):\n        self.items = []\n"
@@ -192,53 +188,6 @@ def test_a_repository_that_is_not_allowed_can_be_allowed(tmp_path: Path) -> None
         assert accepted.status_code == 200
 
 
-PHASES = ["prepared", "baseline", "assembled", "called", "written", "validated", "committed"]
-"""The event after which the daemon is killed: the phase that follows it has just begun."""
-
-
-@pytest.mark.parametrize("event", sample(PHASES, 3))
-def test_killed_in_each_phase_a_task_ends_in_the_same_tree(tmp_path: Path, event: str) -> None:
-    with open_place(tmp_path, {**GENERATE, "fault": "slow"}) as place:
-        with place.daemon() as proxy:
-            place.submit(proxy)
-            until(lambda: event in place.events(), f"the event {event} is stored")
-            kill(proxy)
-        was_called = "called" in place.events()
-        calls = len(place.requests())
-        with place.daemon() as proxy:
-            done = place.wait(proxy, "requires_action", "halted", "failed")
-
-            assert done["status"] == "requires_action", done
-            check_result(place)
-            assert not was_called or len(place.requests()) == calls  # a stored response is not requested again
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", sample(range(3), 2))
-def test_killed_at_random_moments_a_planned_task_ends_in_the_same_tree(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    with open_place(tmp_path, PLAN, METHOD, PAGE) as place:
-        with place.daemon() as proxy:
-            place.submit(proxy, plan=True)
-            count = chance.randrange(3, 12)
-            until(lambda: len(place.events()) >= count, f"{count} events are stored")
-            kill(proxy)
-        for _ in range(2):
-            with place.daemon() as proxy:
-                count = len(place.events()) + chance.randrange(1, 8)
-                until(lambda: len(place.events()) >= count or "awaiting_merge" in place.events(), "it goes on")  # noqa: B023
-                kill(proxy)
-        with place.daemon() as proxy:
-            done = place.wait(proxy, "requires_action", "halted", "failed")
-
-            assert done["status"] == "requires_action", done
-            assert place.repository.git("log", "--format=%s", "--reverse", "main..forge/total").split("\n") == [
-                "Add the method.", "Describe it.",
-            ]  # fmt: skip
-            assert place.repository.files("forge/total")["cart.py"] == AFTER.strip()
-            assert place.is_clean()
-
-
 def test_killed_while_it_waits_for_a_review_a_task_can_be_approved(tmp_path: Path) -> None:
     with open_place(tmp_path, GENERATE) as place:
         with place.daemon() as proxy:
@@ -250,16 +199,6 @@ def test_killed_while_it_waits_for_a_review_a_task_can_be_approved(tmp_path: Pat
             place.run(proxy, "approve", "total", "--method", "squash")
             assert place.wait(proxy, "completed")["result"] == "merged"
             assert (place.repository.path / "cart.py").read_text() == AFTER
-
-
-def check_result(place: TaskPlace) -> None:
-    """The branch has one commit with the expected tree, and nothing is left behind."""
-    assert place.repository.git("rev-list", "--count", "main..forge/total") == "1"
-    assert place.repository.files("forge/total")["cart.py"] == AFTER.strip()
-    assert sorted(place.repository.files("forge/total")) == ["AGENTS.md", "cart.py"]
-    assert place.is_clean()
-    assert not [one for one in psutil.process_iter(["cwd"]) if str(place.state) in (one.info["cwd"] or "")]
-    assert json.dumps(place.events().count("committed")) == "1"
 
 
 def test_s_step_tasks_show_for_whom_they_wait_and_begin_after_the_merge(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import psutil
 import pytest
 import yaml
 
+from tests.fakes.postgres import Postgres
 from tests.fakes.processes import Process, daemon, program, until
 from tests.fakes.repository import UserRepository, create_repository
 from tests.properties import sample
@@ -33,14 +34,14 @@ _SEEDS = [int(name) for name in os.environ.get("FORGE_TEST_SEEDS", "").split()]
 """FORGE_TEST_SEEDS="3 17" tries these again."""
 
 
-def write(path: str, content: str, **when: str) -> JsonDict:
+def write(path: str, content: str, **when: object) -> JsonDict:
     """A rule of the model: it writes one file."""
     return {"when": {"operation": "generate", **when}, "respond": {"files": [{"path": path, "content": content}]}}
 
 
 _SINGLE = [
-    {**write("shop/cart.py", "ITEMS = undefined\n"), "times": 1},  # a finding of ruff: the second attempt is good
-    write("shop/cart.py", "ITEMS = [1]\n"),
+    write("shop/cart.py", "ITEMS = undefined\n", is_retry=False),  # a finding of ruff: the second attempt is good
+    write("shop/cart.py", "ITEMS = [1]\n", is_retry=True),
 ]
 _PLAN = {
     "explanation": "Two steps.",
@@ -51,12 +52,14 @@ _PLAN = {
 }
 _PLANNED = [
     {"when": {"operation": "plan"}, "respond": _PLAN},
-    {**write("shop/cart.py", "ITEMS = undefined\n", step="cart"), "times": 1},
-    write("shop/cart.py", "ITEMS = [1]\n", step="cart"),
+    write("shop/cart.py", "ITEMS = undefined\n", step="cart", is_retry=False),
+    write("shop/cart.py", "ITEMS = [1]\n", step="cart", is_retry=True),
     write("shop/tax.py", "RATE = 7\n", step="tax"),
 ]
+# Equal requests have equal responses: a request that is sent again, because the daemon was killed, takes nothing away.
 _SCRIPTS = {"single": _SINGLE, "planned": _PLANNED}
 _MOMENTS = [*product(_SEEDS, _SCRIPTS)] or sample([*product(range(30), _SCRIPTS)], 13)
+_POSTGRESQL_MOMENTS = [*product(_SEEDS, _SCRIPTS)] or sample([*product(range(30), _SCRIPTS)], 59)
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,11 @@ class Result:
 class TaskPlace:
     """A repository, a store and a model server, for several daemons in turn."""
 
-    def __init__(self, folder: Path, rules: Sequence[JsonDict], *, is_planned: bool = False) -> None:
+    def __init__(
+        self, folder: Path, rules: Sequence[JsonDict], *, is_planned: bool = False, store: str | None = None
+    ) -> None:
         self.folder = folder
+        self.store = store or f"sqlite+aiosqlite:///{folder}/jobs.db"
         self.is_planned = is_planned
         self.repository: UserRepository = create_repository(folder / "repo", dict(_FILES))
         self.rules = folder / "script.yaml"
@@ -89,7 +95,7 @@ class TaskPlace:
     def daemon(self, limits: Mapping[int, int] | None = None) -> Generator[Process]:
         """Start a daemon there, with these limits by `resource.RLIMIT_...`."""
         settings = {
-            "FORGE_PROXY_STORE__URL": f"sqlite+aiosqlite:///{self.folder}/jobs.db",
+            "FORGE_PROXY_STORE__URL": self.store,
             "FORGE_PROXY_TASKS__REPOSITORIES": str(self.repository.path),
             "XDG_STATE_HOME": str(self.folder / "state"),
         }
@@ -151,8 +157,8 @@ def _processes_in(folder: Path) -> list[str]:
     return found
 
 
-def open_place(folder: Path, script: str) -> TaskPlace:
-    return TaskPlace(folder, _SCRIPTS[script], is_planned=script == "planned")
+def open_place(folder: Path, script: str, store: str | None = None) -> TaskPlace:
+    return TaskPlace(folder, _SCRIPTS[script], is_planned=script == "planned", store=store)
 
 
 _UNDISTURBED: dict[str, tuple[Result, Counter[str]]] = {}
@@ -183,7 +189,9 @@ def compare(place: TaskPlace, proxy: Process, script: str, kills: int) -> None:
     place.check_leftovers()
 
 
-EVENTS = ("prepared", "baseline", "assembled", "called", "written", "validated", "committed")
+_EVENTS = ("prepared", "baseline", "assembled", "called", "written", "validated", "committed")
+_PHASES = [*product(_EVENTS, _SCRIPTS), ("planned", "planned"), ("attempt_ended", "single")]
+"""Events after which the daemon is killed."""
 
 
 def wait_for_event(proxy: Process, kind: str, number: int = 1) -> None:
@@ -196,7 +204,7 @@ def wait_for_event(proxy: Process, kind: str, number: int = 1) -> None:
     raise AssertionError(f"no event {kind}")
 
 
-@pytest.mark.parametrize(("event", "script"), sample([*product(EVENTS, _SCRIPTS)], 3))
+@pytest.mark.parametrize(("event", "script"), sample(_PHASES, 4))
 def test_d3_killed_in_each_phase(script: str, event: str, tmp_path: Path) -> None:
     """The daemon is killed in the phase that follows the event."""
     place = open_place(tmp_path, script)
@@ -211,10 +219,21 @@ def test_d3_killed_in_each_phase(script: str, event: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("seed", "script"), _MOMENTS)
 def test_d3_killed_at_random_moments_of_a_task(script: str, seed: int, tmp_path: Path) -> None:
+    kill_at_random(open_place(tmp_path, script), script, seed)
+
+
+@pytest.mark.parametrize(("seed", "script"), _POSTGRESQL_MOMENTS)
+def test_d3_killed_at_random_moments_of_a_task_in_postgresql(
+    script: str, seed: int, postgres_server: Postgres, tmp_path: Path
+) -> None:
+    kill_at_random(open_place(tmp_path, script, postgres_server.create_database()), script, seed)
+
+
+def kill_at_random(place: TaskPlace, script: str, seed: int) -> None:
+    """Kill the daemon while it works on a task, and the next one while it starts or continues."""
     chance = random.Random(seed)
     moments = [chance.uniform(0, 2.0), chance.uniform(0, 1.5)]
     print(f"seed {seed}: killed {moments[0]:.3f} s after it was submitted, and {moments[1]:.3f} s after listening")  # noqa: T201
-    place = open_place(tmp_path, script)
     with place.serve_model():
         with place.daemon() as proxy:
             place.submit(proxy)
