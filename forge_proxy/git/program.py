@@ -75,7 +75,7 @@ class GitProgram:
         waited, pause = 0.0, _FIRST_PAUSE
         while True:
             ended = await _run(command, limits, env, where, stdin)
-            lock = None if ended.code in accept else _LOCKED.search(ended.err.decode("utf-8", "replace"))
+            lock = _LOCKED.search(ended.err.decode("utf-8", "replace")) if ended.code else None
             if lock is None or waited >= self._lock_seconds:
                 break
             await asyncio.sleep(pause)

@@ -6,9 +6,10 @@ Creation may be repeated after a crash at any point: what is incomplete is remov
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
+import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -21,6 +22,9 @@ from forge_proxy.git.repository import GitRepository, find_checkout
 from forge_proxy.git.worktree_records import WorktreeRecord, WorktreeRecords
 
 _CREATE_SECONDS = 600.0
+_DELETIONS = 100
+_DELETION_PAUSE = 0.05
+"""Seconds between two attempts to delete a folder into which another process writes."""
 _LOCKS = ("index.lock", "HEAD.lock", "ORIG_HEAD.lock")
 
 
@@ -192,9 +196,27 @@ def _delete_administration(folder: Path, worktree: Path) -> None:
 
 
 def _delete_folder(path: Path) -> None:
+    # The git of a daemon that was killed may have children that still write: they follow the folder to its new name.
+    doomed = path.with_name(f".{path.name}.deleted")
+    _delete_tree(doomed)
     if path.is_symlink():
         path.unlink()
     if path.exists():
         make_removable(path)
-        with suppress(FileNotFoundError):
+        path.rename(doomed)
+        _delete_tree(doomed)
+
+
+def _delete_tree(path: Path) -> None:
+    for _ in range(_DELETIONS):
+        try:
             shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            time.sleep(_DELETION_PAUSE)
+        else:
+            return
+    shutil.rmtree(path)
