@@ -25,6 +25,7 @@ _SETTINGS = (
     ("core.trustctime", "true"),
     ("core.checkStat", "default"),
     ("core.logAllRefUpdates", "true"),
+    ("checkout.workers", "4"),
     ("color.ui", "false"),
     ("commit.gpgSign", "false"),
     ("credential.helper", ""),

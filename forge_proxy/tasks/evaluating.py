@@ -43,7 +43,6 @@ from forge_proxy.core.tasks.sub_tasks import (
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.tasks.call_records import settle_call
 from forge_proxy.tasks.phase_run import PhaseRun, decode_texts, json_document
-from forge_proxy.tasks.validating import check_request
 
 _MAX_SUBJECT = 72
 """Characters of the first line of a commit message."""
@@ -86,8 +85,12 @@ async def evaluate_transition(run: PhaseRun) -> NextAction:
 
 async def _return_output(run: PhaseRun, worktree: Worktree) -> NextAction:
     """End a sub-task, whose parent takes over what it has written. It commits nothing (D16)."""
-    repositories = run.deps.repositories
-    changed = [path for path in await repositories.changed_files(worktree, run.base) if run.scope.permits(path)]
+    repositories, checked = run.deps.repositories, set(run.state.checked)
+    changed = [
+        path
+        for path in await repositories.changed_files(worktree, run.base)
+        if path in checked and run.scope.permits(path)
+    ]
     files = {path: found.data for path in changed if (found := await repositories.read(worktree, path))}
     if not files:
         return await fail_attempt(run, _NOTHING_CHANGED)
@@ -203,14 +206,10 @@ def _digest(run: PhaseRun) -> str:
 
 
 async def _commit(run: PhaseRun, worktree: Worktree) -> str | None:
-    """Commit the changes of the attempt; None if there are none."""
-    state, repositories = run.state, run.deps.repositories
-    changed = set(await repositories.changed_files(worktree))
-    if not changed and await repositories.head(worktree) == state.head:
-        return None
-    own = (await check_request(run, worktree)).files
-    message = await _message(run)
-    return await repositories.commit(worktree, message, state.head, sorted(changed & set(own)))
+    """Commit what was checked, without what the checks have left behind; None if nothing has changed."""
+    state = run.state
+    commit = await run.deps.repositories.commit(worktree, await _message(run), state.head, state.checked)
+    return None if commit == state.head else commit
 
 
 async def _message(run: PhaseRun) -> str:

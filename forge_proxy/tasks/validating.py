@@ -18,7 +18,7 @@ async def validate_output(run: PhaseRun) -> NextAction:
         await run.deps.checks.fix(request)
     results = tuple(await run.deps.checks.run(request, await read_baseline(run)))
     checks = [{"check": one.check, "passed": one.passed, "findings": len(one.findings)} for one in results]
-    run.stage(run.event("validated", checks=[*checks]), results=results)
+    run.stage(run.event("validated", checks=[*checks]), results=results, checked=request.files)
     return EVALUATE
 
 

@@ -70,6 +70,13 @@ async def test_a_repeated_commit_is_the_same_commit(world: World) -> None:
     assert await world.repositories.changed_files(world.worktree) == []
 
 
+async def test_a_repeated_commit_of_some_paths_does_not_mind_what_a_check_has_left_behind(world: World) -> None:
+    await world.repositories.write(world.worktree, {"a.py": b"x = 2\n", "report.xml": b"<tests/>"})
+    commit = await world.repositories.commit(world.worktree, "one", world.base, ["a.py"])
+
+    assert await world.repositories.commit(world.worktree, "one", world.base, ["a.py"]) == commit
+
+
 async def test_a_commit_on_a_branch_that_has_moved_fails(world: World) -> None:
     await world.repositories.write(world.worktree, {"a.py": b"x = 2\n"})
     await world.repositories.commit(world.worktree, "one", world.base)

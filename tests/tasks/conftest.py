@@ -215,6 +215,7 @@ async def open_world(
     window: int | None = 32_768,
     max_depth: int = 1,
     files: dict[str, str | bytes] | None = None,
+    checks: FakeChecks | None = None,
 ) -> AsyncGenerator[World]:
     """Open a world whose model answers by these rules."""
     path = folder / "repository"
@@ -244,7 +245,7 @@ async def open_world(
     config = TasksConfig(repositories=(path,), max_fan_out_depth=max_depth)
     form = {"generation": {"response_form": "json"}}
     caller = StructuredCaller(engine, TiersConfig.model_validate(tiers or form), MonotonicClock())
-    checks = FakeChecks()
+    checks = checks or FakeChecks()
     log: FilteringBoundLogger = structlog.get_logger()
     calls = TaskCallWriter(open_calls, log)
     writing = asyncio.create_task(calls.run())

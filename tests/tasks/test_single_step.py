@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forge_proxy.core.tasks.errors import RepositoryUnusable
+from forge_proxy.core.tasks.findings import Baseline, ValidationResult
 from forge_proxy.core.tasks.workspace import MergeMethod
 from forge_proxy.tasks.errors import TaskConflict
-from tests.tasks.conftest import CART, open_world
+from forge_proxy.tasks.ports import CheckRequest
+from tests.tasks.conftest import CART, FakeChecks, open_world
 
 ADD = {
     "search": "        self.items = []\n",
@@ -156,6 +159,26 @@ async def test_d21_the_fixers_run_before_the_checks_and_are_committed(folder: Pa
         await world.run()
 
         assert world.repository.git("show", "forge/total:cart.py") == "x = 1"
+
+
+async def test_s_step_what_a_check_leaves_behind_is_not_committed(folder: Path) -> None:
+    class LitteringChecks(FakeChecks):
+        async def run(self, request: CheckRequest, baseline: Baseline) -> Sequence[ValidationResult]:
+            self._litter(Path(request.worktree.path))
+            return await super().run(request, baseline)
+
+        def _litter(self, folder: Path) -> None:
+            (folder / "report.xml").write_text("<tests/>")
+            (folder / "README.md").write_text("rewritten")
+            (folder / ".github").mkdir()
+            (folder / ".github" / "deploy.yml").write_text("on: push")
+
+    async with open_world(folder, GOOD, checks=LitteringChecks()) as world:
+        done = await world.run()
+
+        assert done.state.result is not None
+        assert done.state.result.output_files == ("cart.py",)
+        assert world.repository.git("diff", "--name-only", "main", "forge/total") == "cart.py"
 
 
 async def test_findings_of_the_base_branch_do_not_count(folder: Path) -> None:

@@ -108,6 +108,8 @@ class TaskState:
     """Edits that failed and are requested again."""
     written: tuple[str, ...] = ()
     """The paths that the present attempt has written."""
+    checked: tuple[str, ...] = ()
+    """The paths whose content was checked. Only these are committed: checks may leave files behind."""
     results: tuple[ValidationResult, ...] = ()
     findings: tuple[Finding, ...] = ()
     """Findings of the present attempt that are no results of checks, such as edits that could not be applied."""
