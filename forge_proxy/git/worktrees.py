@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
-import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
+
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from forge_proxy.core.tasks.errors import GitFailed, RepositoryUnusable
 from forge_proxy.core.tasks.ids import branch_of
@@ -22,9 +24,6 @@ from forge_proxy.git.repository import GitRepository, find_checkout
 from forge_proxy.git.worktree_records import WorktreeRecord, WorktreeRecords
 
 _CREATE_SECONDS = 600.0
-_DELETIONS = 100
-_DELETION_PAUSE = 0.05
-"""Seconds between two attempts to delete a folder into which another process writes."""
 _LOCKS = ("index.lock", "HEAD.lock", "ORIG_HEAD.lock")
 
 
@@ -195,6 +194,11 @@ def _delete_administration(folder: Path, worktree: Path) -> None:
             shutil.rmtree(entry)
 
 
+def _is_not_empty(error: BaseException) -> bool:
+    """Whether another process has written into a folder while it was deleted."""
+    return isinstance(error, OSError) and error.errno == errno.ENOTEMPTY
+
+
 def _delete_folder(path: Path) -> None:
     # The git of a daemon that was killed may have children that still write: they follow the folder to its new name.
     doomed = path.with_name(f".{path.name}.deleted")
@@ -207,16 +211,7 @@ def _delete_folder(path: Path) -> None:
         _delete_tree(doomed)
 
 
+@retry(retry=retry_if_exception(_is_not_empty), wait=wait_fixed(0.05), stop=stop_after_delay(5), reraise=True)
 def _delete_tree(path: Path) -> None:
-    for _ in range(_DELETIONS):
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
-            time.sleep(_DELETION_PAUSE)
-        else:
-            return
-    shutil.rmtree(path)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(path)

@@ -6,12 +6,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import delete, exists, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from forge_proxy.core.jobs.errors import JobLimitExceeded
 from forge_proxy.core.jobs.limits import MAX_DOCUMENT_BYTES
 from forge_proxy.core.jobs.records import Document
+from forge_proxy.store.inserts import insert_into
 from forge_proxy.store.tables import DOCUMENTS, JOB_DOCUMENTS
 
 _LEVEL = 1
@@ -34,9 +34,9 @@ async def put_all_documents(
     if not documents:
         return
     rows, references = document_rows(documents, is_part=is_part)
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    await connection.execute(insert(DOCUMENTS).on_conflict_do_nothing(), rows)
-    await connection.execute(insert(JOB_DOCUMENTS).on_conflict_do_nothing(), references)
+    dialect = connection.dialect.name
+    await connection.execute(insert_into(DOCUMENTS, dialect).on_conflict_do_nothing(), rows)
+    await connection.execute(insert_into(JOB_DOCUMENTS, dialect).on_conflict_do_nothing(), references)
 
 
 def document_rows(

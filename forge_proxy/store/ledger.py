@@ -5,11 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from functools import cache
+from operator import add
 from typing import Any
 
-from sqlalchemy import Insert, Integer, RowMapping, Select, Table, cast, delete, func, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Integer, RowMapping, Select, Table, cast, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from forge_proxy.core.requests.alerts import WINDOW_HOURS, CallWindow
@@ -31,6 +30,7 @@ from forge_proxy.core.requests.stored import (
 )
 from forge_proxy.store.clean_text import clean_text
 from forge_proxy.store.database import Database
+from forge_proxy.store.inserts import build_upsert
 from forge_proxy.store.tables import DURATIONS, LEDGER, REQUEST_HOURS
 
 _HOURS_PRUNED_AT_ONCE = 24
@@ -167,16 +167,7 @@ async def _add(connection: AsyncConnection, table: Table, rows: Sequence[Mapping
     keys = [column.name for column in table.primary_key]
     # In one order, so that two daemons on one PostgreSQL do not lock each other's rows in a circle.
     ordered = sorted(rows, key=lambda row: [row[name] for name in keys])
-    await connection.execute(_build_addition(table, connection.dialect.name), ordered)
-
-
-@cache
-def _build_addition(table: Table, dialect: str) -> Insert:
-    """Return the statement of `_add`. Building it takes as long as executing it."""
-    adding = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
-    keys = [column.name for column in table.primary_key]
-    sums = {column.name: column + adding.excluded[column.name] for column in table.columns if column.name not in keys}
-    return adding.on_conflict_do_update(index_elements=keys, set_=sums)
+    await connection.execute(build_upsert(table, connection.dialect.name, add), ordered)
 
 
 def _within(table: Table, since: float, until: float, model: str | None) -> list[Any]:

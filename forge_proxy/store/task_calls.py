@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Row, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, Row, select
 
 from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.store.clean_text import clean_text
 from forge_proxy.store.database import Database
+from forge_proxy.store.inserts import build_upsert
 from forge_proxy.store.tables import JOBS, TASK_CALLS
 
 _COLUMNS = ("task_id", "round", "part", "at", "tier", "model", "outcome")
-_KEY = _COLUMNS[:3]
 _LONGEST_MODEL = 256
 
 
@@ -34,10 +33,7 @@ class TaskCallRepository:
             known = set((await connection.execute(select(JOBS.c.id).where(JOBS.c.id.in_(ids)))).scalars())
             kept = [row for key, row in rows.items() if key[0] in known]
             if kept:
-                insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-                adding = insert(TASK_CALLS)
-                replaced = {name: adding.excluded[name] for name in TASK_CALLS.c.keys() if name not in _KEY}  # noqa: SIM118
-                await connection.execute(adding.on_conflict_do_update(index_elements=_KEY, set_=replaced), kept)
+                await connection.execute(build_upsert(TASK_CALLS, connection.dialect.name, _replace), kept)
 
     async def list(self, task_id: str) -> Sequence[TaskCallRecord]:
         """See the port."""
@@ -45,6 +41,10 @@ class TaskCallRepository:
         async with self._database.read() as connection:
             rows = await connection.execute(query.order_by(TASK_CALLS.c.round, TASK_CALLS.c.part))
             return [_to_record(row) for row in rows]
+
+
+def _replace(_: ColumnElement[Any], inserted: ColumnElement[Any]) -> ColumnElement[Any]:
+    return inserted
 
 
 def _to_row(record: TaskCallRecord) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from forge_proxy.core.tasks.decisions import (
     Decision,
     End,
     Halt,
-    StartAttempt,
-    StartSubTasks,
+    reset_of,
     to_action,
 )
 from forge_proxy.core.tasks.findings import Finding, ValidationResult
@@ -136,10 +135,9 @@ async def _find_kept(run: PhaseRun, findings: Sequence[Finding]) -> tuple[str, .
     state, step = run.state, run.state.progress.current
     if state.gathered is None or step is None or not state.children:
         return ()
-    gathered = read_gathered(await run.read_document(state.gathered))
     if state.progress.operation == "resolve_conflicts" and not state.results:  # the response itself was at fault
         return state.children
-    concerned = find_concerned(gathered, findings)
+    concerned = find_concerned(read_gathered(await run.read_document(state.gathered)), findings)
     names = (sub_task.id for sub_task in step.sub_tasks)
     return tuple(job for name, job in zip(names, state.children, strict=True) if name not in concerned)
 
@@ -152,8 +150,7 @@ async def decide(run: PhaseRun, happening: Happening) -> NextAction:
         run.stage(previous=(), previous_files=None, **NO_CHILDREN)
     if isinstance(happening, AttemptFailed) and isinstance(decision, Halt):
         run.stage(kept=())  # another attempt than the one that a person has seen fail
-    reset = decision.reset if isinstance(decision, StartAttempt | StartSubTasks) else "none"
-    run.stage(progress=progress, reset=reset, is_violation=False, follow_up=())
+    run.stage(progress=progress, reset=reset_of(decision), is_violation=False, follow_up=())
     await prepare_wait(run, decision)
     return CONTINUE if isinstance(decision, End) else to_action(decision)
 

@@ -14,7 +14,7 @@ from forge_proxy.core.jobs.records import StoredJob
 from forge_proxy.core.tasks.decisions import GATHER
 from forge_proxy.core.tasks.findings import Finding
 from forge_proxy.core.tasks.ids import sub_task_id
-from forge_proxy.core.tasks.models import PlanStep, SubTask
+from forge_proxy.core.tasks.models import PlanStep, SubTask, title_of
 from forge_proxy.core.tasks.progress import TaskProgress
 from forge_proxy.core.tasks.prompt.assemble import render_outline
 from forge_proxy.core.tasks.records import ParentLink, TaskState, read_task, write_task
@@ -25,8 +25,6 @@ from forge_proxy.jobs.writer import read_state
 from forge_proxy.tasks.attempt_errors import AttemptError
 from forge_proxy.tasks.beginning import begin_attempt
 from forge_proxy.tasks.phase_run import PhaseRun
-
-_MAX_TITLE = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,7 @@ async def start_sub_tasks(run: PhaseRun) -> NextAction:
             continue
         child_id = await _find_free_id(store, sub_task_id(state.task_id, sub_task.id))
         child = _build_state(run, worktree, sub_task, child_id, known)
-        title = " ".join(sub_task.description.split())[:_MAX_TITLE]
-        jobs.append(NewJob(child_id, run.writer.job.kind, title, write_task(child)))
+        jobs.append(NewJob(child_id, run.writer.job.kind, title_of(sub_task.description), write_task(child)))
         children.append(child_id)
     total = await store.count_tree(run.writer.job.root) + len(jobs)
     if total > MAX_TREE:

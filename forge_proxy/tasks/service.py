@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from forge_proxy.core.errors import InvalidRequest
@@ -21,14 +22,13 @@ from forge_proxy.core.tasks.decisions import (
     Decision,
     End,
     Halt,
-    StartAttempt,
-    StartSubTasks,
+    reset_of,
     to_action,
 )
 from forge_proxy.core.tasks.errors import MergeConflict
 from forge_proxy.core.tasks.happenings import Answered, ChangesRequested, Happening, RetryRequested, ReviewEnded
 from forge_proxy.core.tasks.ids import SUB_TASK_MARK, branch_of, is_sub_task_id
-from forge_proxy.core.tasks.models import ForgeTaskInput, TaskDefinition
+from forge_proxy.core.tasks.models import ForgeTaskInput, TaskDefinition, title_of
 from forge_proxy.core.tasks.paths import find_path_fault
 from forge_proxy.core.tasks.progress import TaskProgress
 from forge_proxy.core.tasks.records import TaskState, read_task, write_task
@@ -47,8 +47,6 @@ from forge_proxy.tasks.event_feed import follow_with_sub_tasks
 from forge_proxy.tasks.phase_run import TaskDeps
 from forge_proxy.tasks.task_handler import TaskHandler
 from forge_proxy.tasks.turns import TurnWaker
-
-_MAX_TITLE = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ class Tasks:
             task_id, wanted, repository, progress, instructions=self._deps.config.instructions,
             head=repository.base_commit,
         )  # fmt: skip
-        title = " ".join(wanted.task.description.split())[:_MAX_TITLE]
+        title = title_of(wanted.task.description)
         new = NewJob(task_id, TaskHandler.kind, title, write_task(state), notify_url=notify_url)
         try:
             job = await self._jobs.submit(new, claim=claim)
@@ -142,26 +140,25 @@ class Tasks:
     async def list_sub_tasks(self, task_id: str) -> Sequence[StoredTask]:
         """Return the sub-tasks of a task and those below them, oldest first."""
         found: list[StoredTask] = []
-        job = await self._jobs.get(task_id)
         below = {task_id}
-        for head in await self._jobs.list_descendants([job.root]):
+        root = (await self.get(task_id)).job.root
+        for head in await self._jobs.list_descendants([root]):
             if head.parent in below:
                 below.add(head.id)
                 with suppress(TaskNotFound):  # it was deleted meanwhile
                     found.append(await self.get(head.id))
         return found
 
-    async def follow_events(self, task_id: str, after: int = 0) -> AsyncGenerator[JobEvent]:
-        """Yield the events of a task with ids greater than `after` as they happen, until it or the daemon ends."""
-        with as_task_errors(task_id):
-            async with aclosing(self._jobs.follow_events(task_id, after)) as events:
-                async for event in events:
-                    yield event
+    async def follow_events(
+        self, task_id: str, after: int = 0, *, with_sub_tasks: bool = False
+    ) -> AsyncGenerator[JobEvent]:
+        """Yield the events of a task with ids greater than `after` as they happen, until it or the daemon ends.
 
-    async def follow_all_events(self, task_id: str, after: int = 0) -> AsyncGenerator[JobEvent]:
-        """Yield the same events, and those of its sub-tasks (`follow_with_sub_tasks`)."""
+        See `follow_with_sub_tasks` for those of its sub-tasks.
+        """
+        follow = partial(follow_with_sub_tasks, self._jobs) if with_sub_tasks else self._jobs.follow_events
         with as_task_errors(task_id):
-            async with aclosing(follow_with_sub_tasks(self._jobs, task_id, after)) as events:
+            async with aclosing(follow(task_id, after)) as events:
                 async for event in events:
                     yield event
 
@@ -299,10 +296,9 @@ class Tasks:
             progress, decision = advance(state.progress, happening)
         except HappeningUnexpected as error:
             raise TaskConflict(str(error)) from error
-        reset = decision.reset if isinstance(decision, StartAttempt | StartSubTasks) else "none"
         if happening != Answered("retry"):
             changes = {**NO_CHILDREN, **changes}
-        state = replace(state, progress=progress, reset=reset, follow_up=(), **changes)
+        state = replace(state, progress=progress, reset=reset_of(decision), follow_up=(), **changes)
         if isinstance(decision, End) and state.result is not None:
             state = replace(state, result=replace(state.result, status=_status_of(decision)))
         status = NewEvent("status", {"status": "queued"})

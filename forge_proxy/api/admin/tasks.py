@@ -105,8 +105,8 @@ class TaskEndpoints:
         from forge_proxy.api.event_stream import event_stream  # imports sse_starlette: slow, and rarely needed
 
         await self._tasks.get(task_id)
-        follow = self._tasks.follow_all_events if sub_tasks else self._tasks.follow_events
-        return event_stream(request, follow(task_id, after), self._keepalive_seconds)
+        events = self._tasks.follow_events(task_id, after, with_sub_tasks=sub_tasks)
+        return event_stream(request, events, self._keepalive_seconds)
 
     async def plan(self, task_id: TaskIdInPath) -> TaskPlan:
         """Show the plan of a task, and its sub-tasks."""

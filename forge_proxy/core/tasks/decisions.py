@@ -47,6 +47,12 @@ class End:
 
 Decision: TypeAlias = StartAttempt | StartSubTasks | AwaitReview | Halt | End
 
+
+def reset_of(decision: Decision) -> Reset:
+    """Return what a decision resets before the next attempt."""
+    return decision.reset if isinstance(decision, StartAttempt | StartSubTasks) else "none"
+
+
 _GRACE = 5.0
 """Seconds after its own limit at which a phase is ended from outside."""
 TIMEOUTS: dict[str, float] = {

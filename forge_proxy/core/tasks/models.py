@@ -46,6 +46,7 @@ def _check_id(text: str) -> str:
     return text
 
 
+_MAX_TITLE = 80
 MAX_FAN_OUT_DEPTH = 3
 """How deep sub-tasks can be nested: jobs can be four above one another."""
 TaskId = Annotated[str, AfterValidator(_check_id)]
@@ -236,3 +237,8 @@ class TaskResult:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     stats: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+def title_of(description: str) -> str:
+    """Return the title of the job for a description: its beginning, on one line."""
+    return " ".join(description.split())[:_MAX_TITLE]
