@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.jobs.records import StoredJob
+from forge_proxy.core.jobs.records import JobEvent, StoredJob
+from forge_proxy.tasks.errors import TaskConflict
 from tests.fakes.task_model import TaskRequest
 from tests.tasks.conftest import World, open_world
 
@@ -439,3 +441,95 @@ async def test_s_fanout_requested_changes_are_made_without_sub_tasks(folder: Pat
         assert done.job.status == "requires_action", done.state.halt
         assert world.repository.git("show", "forge/total:a.py") == "a = 3"
         assert world.repository.git("log", "-1", "--format=%s", "forge/total") == "Requested changes: a is 3."
+
+
+async def test_s_fanout_events_of_sub_tasks_follow_the_event_that_has_started_them(folder: Path) -> None:
+    async with open_world(folder, PLAN, *PARTS) as world:
+        await world.submit(**FIELDS)
+        live = await collect(world, "total")
+        replayed = await collect(world, "total")
+        started = next(event.id for event in live if event.type == "sub_tasks_started")
+        later = await collect(world, "total", after=started)
+
+        own = [event.id for event in live if event.id]
+        assert own == [*range(1, len(own) + 1)]
+        between = [event for event in live if not event.id]
+        tasks = {orjson.loads(event.data)["task"] for event in between}
+        assert tasks == {f"total.sub.{name}" for name in NAMES}
+        kinds = [event.type for event in live]
+        assert kinds.index("sub_tasks_started") < kinds.index("returned") < kinds.index("gathered")
+        assert kinds.count("returned") == 4
+        assert sorted(event.data for event in replayed) == sorted(event.data for event in live)
+        assert [event.id for event in later] == [*range(started + 1, own[-1] + 1)]  # all sub-tasks have ended
+
+
+async def test_s_fanout_events_of_sub_tasks_that_have_not_ended_are_repeated(folder: Path) -> None:
+    going, asked = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: TaskRequest) -> None:
+        if request.step == "d":
+            asked.set()
+            await going.wait()
+
+    async with open_world(folder, PLAN, *PARTS) as world:
+        world.http.before = wait
+        await world.submit(**FIELDS)
+        async with asyncio.timeout(20):
+            await asked.wait()
+        async with asyncio.timeout(20):
+            while [job.status for job in await children_of(world)].count("completed") < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        latest = (await world.tasks.get("total")).job.last_event
+        events = await collect(world, "total", after=latest, on_event=going.set)
+
+        tasks = {orjson.loads(event.data)["task"] for event in events if not event.id}
+        assert tasks == {"total.sub.d"}
+        assert next(event.type for event in events if event.id and event.type != "status") == "gathered"
+
+
+async def test_a_sub_task_cannot_be_deleted_or_reviewed_by_itself(folder: Path) -> None:
+    async with open_world(folder, PLAN, *PARTS) as world:
+        await world.run(**FIELDS)
+
+        with pytest.raises(TaskConflict, match=r"total.sub.a is a sub-task of total and is deleted with it"):
+            await world.tasks.delete("total.sub.a")
+        with pytest.raises(TaskConflict, match="there is nothing to review"):
+            await world.tasks.approve("total.sub.a", head=None, base=None, method="merge", approver="")
+
+
+async def test_a_sub_task_that_somebody_cancels_halts_its_parent(folder: Path) -> None:
+    never, asked = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: TaskRequest) -> None:
+        if request.step == "d" and not asked.is_set():
+            asked.set()
+            await never.wait()
+
+    async with open_world(folder, PLAN, *PARTS) as world:
+        world.http.before = wait
+        await world.submit(**FIELDS)
+        async with asyncio.timeout(20):
+            await asked.wait()
+        await world.tasks.cancel("total.sub.d")
+        halted = await world.wait("halted", "requires_action")
+
+        assert halted.state.halt == "sub-task d: it was cancelled"
+        await world.tasks.answer("total", "retry", "")
+        done = await world.wait("requires_action", "failed")
+        assert done.job.status == "requires_action", done.state.halt
+        await world.wait_until_clean()
+        assert is_clean(world)
+
+
+async def collect(
+    world: World, task_id: str, after: int = 0, on_event: Callable[[], None] = lambda: None
+) -> list[JobEvent]:
+    """Return the events of a task and of its sub-tasks until it waits for its review."""
+    found: list[JobEvent] = []
+    async with asyncio.timeout(30):
+        async for event in world.tasks.follow_events(task_id, after, with_sub_tasks=True):
+            found.append(event)
+            on_event()
+            if event.type == "status" and event.id and orjson.loads(event.data)["status"] == "requires_action":
+                break
+    return found
