@@ -40,7 +40,7 @@ from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.settings import Settings
 from forge_proxy.store.config import find_sqlite_file
-from forge_proxy.tasks.service import Tasks
+from forge_proxy.tasks.service import TaskService
 from forge_proxy.telemetry.task_call_writer import TaskCallStore, TaskCallWriter
 from forge_proxy.tools.addresses import CheckedResolver
 from forge_proxy.tools.executors import open_registry
@@ -72,7 +72,7 @@ class JobServices:
     background: BackgroundResponses
     batches: Batches
     batch_parts: BatchParts
-    tasks: Tasks
+    tasks: TaskService
 
 
 @dataclass(frozen=True, slots=True)

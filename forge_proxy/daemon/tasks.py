@@ -23,7 +23,7 @@ from forge_proxy.jobs.service import Jobs
 from forge_proxy.settings import Settings
 from forge_proxy.tasks.phase_run import TaskDeps
 from forge_proxy.tasks.ports import CallLog, Checks, Repositories
-from forge_proxy.tasks.service import Tasks
+from forge_proxy.tasks.service import TaskService
 from forge_proxy.tasks.structured_call import StructuredCaller
 from forge_proxy.tasks.task_handler import TaskHandler
 
@@ -47,9 +47,9 @@ class TaskParts:
         """Return the kinds of jobs of tasks."""
         return (TaskHandler(self.deps, self._discard),)
 
-    def service(self, jobs: Jobs, check_notify_url: Callable[[str], None]) -> Tasks:
+    def service(self, jobs: Jobs, check_notify_url: Callable[[str], None]) -> TaskService:
         """Return the operations on tasks."""
-        return Tasks(jobs, self.deps, check_notify_url)
+        return TaskService(jobs, self.deps, check_notify_url)
 
     def _discard(self, worktree: Worktree) -> None:
         """Remove the worktree of a cancelled task; its branch stays, unless it is that of a sub-task."""

@@ -57,7 +57,7 @@ class StoredTask:
     state: TaskState
 
 
-class Tasks:
+class TaskService:
     """The tasks among a daemon's jobs.
 
     Every method raises `StoreUnavailable`; those on one task also raise `TaskNotFound`.

@@ -38,7 +38,7 @@ from forge_proxy.store.task_calls import TaskCallRepository
 from forge_proxy.tasks.config import TasksConfig, TiersConfig
 from forge_proxy.tasks.phase_run import TaskDeps
 from forge_proxy.tasks.ports import CheckRequest, Repositories
-from forge_proxy.tasks.service import StoredTask, Tasks
+from forge_proxy.tasks.service import StoredTask, TaskService
 from forge_proxy.tasks.structured_call import StructuredCaller
 from forge_proxy.telemetry.task_call_writer import TaskCallWriter
 from tests.fakes.owned_store import OwnedJobRepository
@@ -119,7 +119,7 @@ class World:
     """A repository, its tasks, and the model that works on them."""
 
     def __init__(
-        self, folder: Path, model: TaskModel, tasks: Tasks, repository: UserRepository, checks: FakeChecks,
+        self, folder: Path, model: TaskModel, tasks: TaskService, repository: UserRepository, checks: FakeChecks,
         http: TaskHttp,
     ) -> None:  # fmt: skip
         self.http = http
@@ -257,7 +257,7 @@ async def open_world(
     phases = PhaseDeps(kinds, time.time, report)
     writers = JobWriters(open_store, time.time)
     jobs = Jobs(writers, LocalScheduler(writers, phases, {"tasks": lambda: 4, "checks": lambda: 1}), phases)
-    tasks = Tasks(jobs, deps)
+    tasks = TaskService(jobs, deps)
     waking = BackgroundTasks()
     waker = tasks.turn_waker(waking)
     try:

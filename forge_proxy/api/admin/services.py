@@ -15,7 +15,7 @@ from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.tasks.config import TiersConfig
-from forge_proxy.tasks.service import Tasks
+from forge_proxy.tasks.service import TaskService
 from forge_proxy.workflows.runs.service import Runs
 
 
@@ -61,7 +61,7 @@ class AdminServices:
     metrics: MetricsSource | None = None
     stored: RequestSource | None = None
     jobs: Jobs | None = None
-    tasks: Tasks | None = None
+    tasks: TaskService | None = None
     tiers: TiersConfig = field(default_factory=TiersConfig)
     events: EventSource | None = None
 

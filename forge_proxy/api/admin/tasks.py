@@ -39,7 +39,7 @@ from forge_proxy.core.jobs.records import JobStatus
 from forge_proxy.core.tasks.models import ForgeTaskInput
 from forge_proxy.tasks.call_records import to_record
 from forge_proxy.tasks.errors import TaskNotFound
-from forge_proxy.tasks.service import StoredTask, Tasks
+from forge_proxy.tasks.service import StoredTask, TaskService
 
 TaskIdInPath = Annotated[str, Path(description="The id of the task.")]
 
@@ -47,7 +47,7 @@ TaskIdInPath = Annotated[str, Path(description="The id of the task.")]
 class TaskEndpoints:
     """The endpoints of `/tasks`."""
 
-    def __init__(self, tasks: Tasks, keepalive_seconds: float) -> None:
+    def __init__(self, tasks: TaskService, keepalive_seconds: float) -> None:
         self._tasks = tasks
         self._keepalive_seconds = keepalive_seconds
 
