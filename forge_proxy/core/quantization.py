@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from forge_proxy.core.jsontypes import JsonObject, is_object
 
@@ -23,5 +24,10 @@ def find_quantization(name: str, details: JsonObject) -> str:
     level = reported.get("quantization_level") if is_object(reported) else None
     if isinstance(level, str) and level and level != "unknown":
         return level.upper()[:32]
+    return _find_in_name(name)
+
+
+@lru_cache(maxsize=256)
+def _find_in_name(name: str) -> str:
     found = _IN_NAME.search(name)
     return found[1].upper() if found else ""

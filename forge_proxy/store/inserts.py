@@ -1,18 +1,23 @@
-"""Inserts with `on_conflict_…`, which SQLAlchemy has for each database apart."""
+"""Statements for many rows: inserts with `on_conflict_…`, which SQLAlchemy has for each database apart."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Table
+from sqlalchemy import ColumnElement, Table, UpdateBase
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+if TYPE_CHECKING:
+    import aiosqlite
 
 Insert: TypeAlias = sqlite.Insert | postgresql.Insert
 _Value: TypeAlias = ColumnElement[Any]
 
 
+@cache
 def insert_into(table: Table, dialect: str) -> Insert:
     """Return an insert of the dialect with this name."""
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
@@ -33,3 +38,33 @@ def build_upsert(table: Table, dialect: str, combine: Callable[[_Value, _Value],
         if column.name not in keys
     }
     return inserting.on_conflict_do_update(index_elements=keys, set_=values)
+
+
+async def execute_for_rows(
+    connection: AsyncConnection, statement: UpdateBase, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Execute a statement for each row; on SQLite by its driver, with values for all columns.
+
+    A statement that SQLAlchemy executes costs half a millisecond of CPU time, and three switches to the thread of the
+    connection and back; the driver executes it in one switch for all rows. `statement` is built once, as it is compiled
+    once. Raises the errors of the driver, too: `sqlite3.Error`.
+    """
+    if not rows:
+        return
+    if connection.dialect.name == "sqlite":
+        await (await get_sqlite_driver(connection)).executemany(compile_for_sqlite(statement), rows)
+    else:
+        await connection.execute(statement, rows)
+
+
+async def get_sqlite_driver(connection: AsyncConnection) -> aiosqlite.Connection:
+    """Return the connection of the driver, which is in the same transaction."""
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert driver is not None  # noqa: S101 - it is only after the connection was closed
+    return driver
+
+
+@cache
+def compile_for_sqlite(statement: UpdateBase) -> str:
+    """Return a statement as SQL with named parameters."""
+    return str(statement.compile(dialect=sqlite.dialect(paramstyle="named")))

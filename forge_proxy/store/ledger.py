@@ -16,6 +16,7 @@ from forge_proxy.core.requests.ledger import (
     LedgerCounts,
     LedgerKey,
     RequestCounts,
+    add_counts,
     count_calls,
     count_request,
 )
@@ -30,7 +31,7 @@ from forge_proxy.core.requests.stored import (
 )
 from forge_proxy.store.clean_text import clean_text
 from forge_proxy.store.database import Database
-from forge_proxy.store.inserts import build_upsert
+from forge_proxy.store.inserts import build_upsert, execute_for_rows
 from forge_proxy.store.tables import DURATIONS, LEDGER, REQUEST_HOURS
 
 _HOURS_PRUNED_AT_ONCE = 24
@@ -119,9 +120,8 @@ async def add_to_ledger(connection: AsyncConnection, ended: Sequence[EndedReques
             continue
         hour, model = int(one.ended_at // HOUR), clean_text(one.model, _LONGEST_MODEL)
         for key, counts in count_calls(one.record, model, one.quantization).items():
-            calls[hour, key] = calls.get((hour, key), LedgerCounts()) + counts
-        of_hour = (hour, model, one.quantization)
-        hours[of_hour] = hours.get(of_hour, RequestCounts()) + count_request(one.record)
+            add_counts(calls, (hour, key), counts)
+        add_counts(hours, (hour, model, one.quantization), count_request(one.record))
         for measure, seconds in (("total", one.record.seconds), ("first_output", one.record.first_output)):
             if seconds is not None:
                 bucket = (hour, model, measure, bisect_left(DURATION_BOUNDS, seconds))
@@ -162,12 +162,10 @@ async def prune_ledger(connection: AsyncConnection, before: float) -> bool:
 
 async def _add(connection: AsyncConnection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows; where a row with the same key exists, add the counts to it."""
-    if not rows:
-        return
     keys = [column.name for column in table.primary_key]
     # In one order, so that two daemons on one PostgreSQL do not lock each other's rows in a circle.
     ordered = sorted(rows, key=lambda row: [row[name] for name in keys])
-    await connection.execute(build_upsert(table, connection.dialect.name, add), ordered)
+    await execute_for_rows(connection, build_upsert(table, connection.dialect.name, add), ordered)
 
 
 def _within(table: Table, since: float, until: float, model: str | None) -> list[Any]:

@@ -26,6 +26,7 @@ from forge_proxy.core.requests.stored import (
 )
 from forge_proxy.store.clean_text import clean_text
 from forge_proxy.store.database import Database
+from forge_proxy.store.inserts import execute_for_rows, insert_into
 from forge_proxy.store.ledger import add_to_ledger, prune_ledger
 from forge_proxy.store.tables import REQUEST_CONTENTS, REQUEST_FAULTS, REQUESTS
 
@@ -38,6 +39,7 @@ _BYTES_PRUNED_AT_ONCE = 4 * 2**20
 _LONGEST_MODEL = 256
 _LONGEST_NUMBER = 18
 """Digits of a number that fit into 64 bits."""
+_LAST_NUMBER = select(func.max(REQUESTS.c.number))
 
 
 class RequestRepository:
@@ -49,10 +51,8 @@ class RequestRepository:
     async def add(self, ended: Sequence[EndedRequest]) -> None:
         """See the port."""
         async with self._database.write() as connection:
-            if any(one.record.faults or one.content is not None for one in ended):
-                await _add_with_details(connection, ended)
-            else:
-                await connection.execute(insert(REQUESTS), [_to_row(one) for one in ended])
+            numbers = await _add_requests(connection, ended)
+            await _add_details(connection, list(zip(numbers, ended, strict=True)))
             await add_to_ledger(connection, ended)
 
     async def list(self, which: RequestFilter, *, before: int | None, limit: int) -> Sequence[StoredRequest]:
@@ -88,7 +88,7 @@ class RequestRepository:
             return True
         oldest = now - retention.request_days * _DAY
         async with self._database.write() as connection:
-            last = (await connection.execute(select(func.max(REQUESTS.c.number)))).scalar() or 0
+            last = (await connection.execute(_LAST_NUMBER)).scalar() or 0
             expired = (REQUESTS.c.ended_at < oldest) | (REQUESTS.c.number <= last - retention.max_requests)
             chosen = select(REQUESTS.c.number).where(expired).order_by(REQUESTS.c.number).limit(_PRUNED_AT_ONCE)
             deleted = await connection.execute(delete(REQUESTS).where(REQUESTS.c.number.in_(chosen)))
@@ -115,27 +115,36 @@ class RequestRepository:
         return bool(deleted)
 
 
-async def _add_with_details(connection: AsyncConnection, ended: Sequence[EndedRequest]) -> None:
-    """Add requests with their faults and texts, which refer to their numbers.
+async def _add_requests(connection: AsyncConnection, ended: Sequence[EndedRequest]) -> Sequence[int]:
+    """Add requests; return their numbers.
 
-    SQLite executes a statement for each request.
+    SQLite returns one number for each statement, so there they are counted on from the last one: nothing else writes
+    during the transaction.
     """
+    rows = [_to_row(one) for one in ended]
+    if connection.dialect.name == "sqlite":
+        last = (await connection.execute(_LAST_NUMBER)).scalar() or 0
+        numbers = range(last + 1, last + 1 + len(rows))
+        numbered = [{"number": number, **row} for number, row in zip(numbers, rows, strict=True)]
+        await execute_for_rows(connection, insert_into(REQUESTS, "sqlite"), numbered)
+        return numbers
     adding = insert(REQUESTS).returning(REQUESTS.c.number, sort_by_parameter_order=True)
-    numbers = (await connection.execute(adding, [_to_row(one) for one in ended])).scalars().all()
+    return (await connection.execute(adding, rows)).scalars().all()
+
+
+async def _add_details(connection: AsyncConnection, numbered: Sequence[tuple[int, EndedRequest]]) -> None:
+    """Add the faults and texts of requests, which refer to their numbers."""
+    dialect = connection.dialect.name
     faults = [
-        {"fault": fault, "number": number}
-        for number, one in zip(numbers, ended, strict=True)
-        for fault in sorted(set(one.record.faults))
+        {"fault": fault, "number": number} for number, one in numbered for fault in sorted(set(one.record.faults))
     ]
-    if faults:
-        await connection.execute(insert(REQUEST_FAULTS), faults)
+    await execute_for_rows(connection, insert_into(REQUEST_FAULTS, dialect), faults)
     contents = [
         {"number": number, "ended_at": one.ended_at, "size": len(one.content), "data": one.content}
-        for number, one in zip(numbers, ended, strict=True)
+        for number, one in numbered
         if one.content is not None
     ]
-    if contents:
-        await connection.execute(insert(REQUEST_CONTENTS), contents)
+    await execute_for_rows(connection, insert_into(REQUEST_CONTENTS, dialect), contents)
 
 
 def _conditions(which: RequestFilter) -> list[ColumnElement[bool]]:

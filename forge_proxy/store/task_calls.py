@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Row, select
 from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.store.clean_text import clean_text
 from forge_proxy.store.database import Database
-from forge_proxy.store.inserts import build_upsert
+from forge_proxy.store.inserts import build_upsert, execute_for_rows
 from forge_proxy.store.tables import JOBS, TASK_CALLS
 
 _COLUMNS = ("task_id", "round", "part", "at", "tier", "model", "outcome")
@@ -32,8 +32,7 @@ class TaskCallRepository:
             ids = {key[0] for key in rows}
             known = set((await connection.execute(select(JOBS.c.id).where(JOBS.c.id.in_(ids)))).scalars())
             kept = [row for key, row in rows.items() if key[0] in known]
-            if kept:
-                await connection.execute(build_upsert(TASK_CALLS, connection.dialect.name, _replace), kept)
+            await execute_for_rows(connection, build_upsert(TASK_CALLS, connection.dialect.name, _replace), kept)
 
     async def list(self, task_id: str) -> Sequence[TaskCallRecord]:
         """See the port."""

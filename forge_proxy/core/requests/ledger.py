@@ -7,7 +7,7 @@ own fault: `retried` if the request ended with a valid response, else `failed`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, fields
 from functools import cache
 from operator import add, attrgetter
@@ -97,28 +97,29 @@ class RequestCounts:
 
 
 _Counts = TypeVar("_Counts", LedgerCounts, RequestCounts)
+_Key = TypeVar("_Key", bound=Hashable)
 _FIELD_OF_RESULT = {
-    "clean": RequestCounts(clean=1),
-    "rescued": RequestCounts(repaired=1),
-    "repaired": RequestCounts(repaired=1),
-    "retried": RequestCounts(retried=1),
-    "exhausted": RequestCounts(exhausted=1),
-    "failed": RequestCounts(errors=1),
-    "abandoned": RequestCounts(abandoned=1),
+    "clean": "clean",
+    "rescued": "repaired",
+    "repaired": "repaired",
+    "retried": "retried",
+    "exhausted": "exhausted",
+    "failed": "errors",
+    "abandoned": "abandoned",
 }
 _VALID = frozenset({"clean", "rescued", "repaired", "retried"})
 
 
 def count_request(record: RequestRecord) -> RequestCounts:
     """Return the counts of one request."""
-    retry_seconds = sum(attempt.seconds for attempt in record.attempts if attempt.fault is not None)
-    tokens = RequestCounts(
+    field = _FIELD_OF_RESULT.get(record.result)
+    return RequestCounts(
         requests=1,
         tokens=record.tokens.total,
         retry_tokens=record.retry_tokens,
-        retry_seconds=retry_seconds,
+        retry_seconds=sum(attempt.seconds for attempt in record.attempts if attempt.fault is not None),
+        **({field: 1} if field is not None else {}),
     )
-    return tokens + _FIELD_OF_RESULT.get(record.result, RequestCounts())
 
 
 def count_calls(record: RequestRecord, model: str, quantization: str) -> dict[LedgerKey, LedgerCounts]:
@@ -126,22 +127,31 @@ def count_calls(record: RequestRecord, model: str, quantization: str) -> dict[Le
     rows: dict[LedgerKey, LedgerCounts] = {}
     is_valid = record.result in _VALID
     for tool, fault, counts in (*_delivered(record.calls), *_retried(record.attempts, is_valid=is_valid)):
-        key = LedgerKey(model, quantization, tool, fault)
-        rows[key] = rows.get(key, LedgerCounts()) + counts
+        add_counts(rows, LedgerKey(model, quantization, tool, fault), counts)
     return rows
+
+
+def add_counts(rows: dict[_Key, _Counts], key: _Key, counts: _Counts) -> None:
+    """Add counts to those of a row, in place."""
+    present = rows.get(key)
+    rows[key] = counts if present is None else present + counts
+
+
+_CLEAN_CALL = LedgerCounts(calls=1, clean=1)
+_REPAIRED_CALL = LedgerCounts(calls=1, repaired=1)
 
 
 def _delivered(calls: Iterable[CallRecord]) -> Iterable[tuple[str, str, LedgerCounts]]:
     for call in calls:
         match call.outcome:
             case Outcome.RESCUED:
-                yield call.tool, CALL_IN_TEXT, LedgerCounts(calls=1, repaired=1)
+                yield call.tool, CALL_IN_TEXT, _REPAIRED_CALL
             case Outcome.REPAIRED:
-                yield call.tool, REPAIRABLE_ARGUMENTS, LedgerCounts(calls=1, repaired=1)
+                yield call.tool, REPAIRABLE_ARGUMENTS, _REPAIRED_CALL
             case Outcome.EXHAUSTED:
                 continue  # its attempts are counted
             case _:
-                yield call.tool, NO_FAULT, LedgerCounts(calls=1, clean=1)
+                yield call.tool, NO_FAULT, _CLEAN_CALL
 
 
 def _retried(attempts: Iterable[AttemptRecord], *, is_valid: bool) -> Iterable[tuple[str, str, LedgerCounts]]:
@@ -149,8 +159,8 @@ def _retried(attempts: Iterable[AttemptRecord], *, is_valid: bool) -> Iterable[t
         if attempt.fault is None:
             continue
         tool = UNKNOWN_TOOL if attempt.fault == Fault.UNKNOWN_TOOL else attempt.tool
-        spent = LedgerCounts(calls=1, tokens=attempt.tokens.total, seconds=attempt.seconds)
-        yield tool, attempt.fault, spent + LedgerCounts(retried=int(is_valid), failed=int(not is_valid))
+        spent = attempt.tokens.total, attempt.seconds
+        yield tool, attempt.fault, LedgerCounts(1, 0, 0, int(is_valid), int(not is_valid), *spent)
 
 
 def _add(left: _Counts, right: _Counts) -> _Counts:
