@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.fakes.processes import Process
-from tests.system.test_tasks_killed import TASKS, TaskPlace, wait_for_event, write
+from tests.system.task_place import TASKS, TaskPlace, wait_for_event, write
 
 
 def answer(proxy: Process) -> None:
