@@ -59,6 +59,8 @@ _MAX_BATCHES = 2
 """Batches whose files are checked or written at a time."""
 _UNBOUNDED_LINES = 16
 """Lines of batches at a time for a model server that has no number of slots, such as vLLM."""
+_MIN_TASKS = 4
+"""Phases of tasks at a time: most of them need no model."""
 _MAX_SILENCE_SECONDS = 3600.0
 """Seconds. Upper limit for all tools; each tool has its own timeout below it."""
 
@@ -173,13 +175,13 @@ async def _open_call_log(database: SharedDatabase) -> AsyncGenerator[TaskCallWri
 def queue_limits(settings: Settings, engine: Engine) -> dict[str, Callable[[], int]]:
     """Return how many phases of each queue may run at a time."""
     queues = settings.jobs.queues
-    lines = queues.lines
+    tasks, lines = queues.tasks, queues.lines
     cores = max(1, count_cores() // 2)
     return {
         "runs": lambda: settings.runs.max_running,
         QUEUE: lambda: _MAX_RESPONSES,
         "batches": lambda: _MAX_BATCHES,
-        "tasks": lambda: queues.tasks,
+        "tasks": lambda: max(engine.queue.slots or 0, _MIN_TASKS) if tasks == "auto" else tasks,
         "lines": lambda: (engine.queue.slots or _UNBOUNDED_LINES) if lines == "auto" else lines,
         "checks": lambda: cores if queues.checks == "auto" else queues.checks,
     }

@@ -22,7 +22,10 @@ class JobQueuesConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    tasks: _Limit = Field(default=4, description="Phases of tasks, which use the files of a repository.")
+    tasks: _Limit | Literal["auto"] = Field(
+        default="auto",
+        description="Phases of tasks, their calls included. `auto`: the slots of the model server, at least 4.",
+    )
     lines: _Limit | Literal["auto"] = Field(
         default="auto",
         description="Lines of batches. `auto`: the slots of the model server, or 16 if it does not report a number.",

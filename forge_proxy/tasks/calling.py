@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -50,7 +52,8 @@ async def call_llm(run: PhaseRun) -> NextAction:
 
     costs = CallCosts()
     try:
-        result = await run.deps.caller.call(wanted, run.writer.cancel, report_wait, costs)
+        async with _in_order(run, wanted) as ordered:
+            result = await run.deps.caller.call(ordered, run.writer.cancel, report_wait, costs)
     except ForgeError as error:
         record_failure(run, wanted, costs, error)
         if isinstance(error, _MODEL_ERRORS):
@@ -70,6 +73,17 @@ async def call_llm(run: PhaseRun) -> NextAction:
     run.stage(event, documents=[document], calls=(*state.calls, entry), responses=(*state.responses, document.digest))
     record_call(run, entry)
     return WRITE
+
+
+@asynccontextmanager
+async def _in_order(run: PhaseRun, wanted: StructuredCall[Any]) -> AsyncGenerator[StructuredCall[Any]]:
+    """Have the first of several sub-tasks of one step fill the model server's cache with the prefix that all share."""
+    parent = run.writer.job.parent
+    if parent is None or run.state.calls:
+        yield wanted
+        return
+    async with run.deps.prefixes.wait_for_first(parent, run.writer.cancel) as on_first_token:
+        yield replace(wanted, on_first_token=on_first_token)
 
 
 def tier_of(run: PhaseRun) -> CapabilityTier:

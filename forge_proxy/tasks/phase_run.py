@@ -21,6 +21,7 @@ from forge_proxy.jobs.ports import JobStore
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.tasks.config import TasksConfig
 from forge_proxy.tasks.ports import CallLog, Checks, Repositories
+from forge_proxy.tasks.shared_prefixes import SharedPrefixes
 from forge_proxy.tasks.structured_call import StructuredCaller
 
 
@@ -40,6 +41,8 @@ class TaskDeps:
     """None: no calls are recorded."""
     turn_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a task looks whether it has its turn, and stores that."""
+    prefixes: SharedPrefixes = field(default_factory=SharedPrefixes)
+    """Of the calls of sub-tasks, by their parents."""
 
 
 class PhaseRun:

@@ -63,6 +63,8 @@ class StructuredCall(Generic[T]):
     """By whom slots are shared."""
     model: str | None = None
     """In place of the tier's."""
+    on_first_token: Callable[[], None] = lambda: None
+    """Called when the model has begun to respond, perhaps more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,7 @@ class StructuredCaller:
                 if not isinstance(event, Chunk):
                     continue
                 for delta in event.deltas:
+                    wanted.on_first_token()
                     builder.add(delta)
                 usage = event.usage or usage
                 named = event.head.get("model")

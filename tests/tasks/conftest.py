@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from forge_proxy.core.tasks.findings import Baseline, Finding, ValidationResult
 from forge_proxy.core.tasks.models import ForgeTaskInput
 from forge_proxy.core.tasks.workspace import MergeMethod
 from forge_proxy.daemon.tasks import TaskParts
+from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
@@ -93,9 +95,12 @@ class FakeChecks:
 
 @dataclass
 class TaskHttp(ScriptedHttp):
-    """`HttpClient` of a scripted model, which answers a generation once `before` has returned."""
+    """`HttpClient` of a scripted model, which answers a generation once `before` has returned, and continues after the
+    first token once `after_first_token` has.
+    """
 
     before: Callable[[TaskRequest], Awaitable[None]] | None = None
+    after_first_token: Callable[[TaskRequest], Awaitable[None]] | None = None
 
     @asynccontextmanager
     async def open(
@@ -107,12 +112,30 @@ class TaskHttp(ScriptedHttp):
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> AsyncGenerator[ScriptedResponse]:
-        if self.before is not None and method == "POST":
-            request = TaskRequest.read(json.loads(whole(body)))
-            if request.operation == "generate":
-                await self.before(request)
+        request = TaskRequest.read(json.loads(whole(body))) if method == "POST" else None
+        is_generation = request is not None and request.operation == "generate"
+        if self.before is not None and request is not None and is_generation:
+            await self.before(request)
         async with super().open(method, url, body=body, headers=headers, seconds=seconds) as response:
+            if self.after_first_token is not None and request is not None and is_generation:
+                hold = partial(self.after_first_token, request)
+                response = HeldResponse(response.status, response.data, response.content_type, response.cut, hold)
             yield response
+
+
+@dataclass
+class HeldResponse(ScriptedResponse):
+    """A response whose stream continues after its first token once `hold` has returned."""
+
+    hold: Callable[[], Awaitable[None]]
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        events = [event + b"\n\n" for event in self.data.split(b"\n\n") if event]
+        first = next(number for number, event in enumerate(events) if b'"content": "' in event)
+        for number, event in enumerate(events):
+            yield event
+            if number == first:
+                await self.hold()
 
 
 class World:
@@ -216,6 +239,7 @@ async def open_world(
     max_depth: int = 1,
     files: dict[str, str | bytes] | None = None,
     checks: FakeChecks | None = None,
+    slots: int | None = None,
 ) -> AsyncGenerator[World]:
     """Open a world whose model answers by these rules."""
     path = folder / "repository"
@@ -223,7 +247,8 @@ async def open_world(
     model = TaskModel.of(*rules)
     http = TaskHttp((), model=model.answer, window=window)
     backend = OpenAICompatible("http://scripted", http)
-    engine = Engine(EngineConfig(backend, MonotonicClock(), lambda _: None))
+    admission = None if slots is None else Admission(backend, MonotonicClock(), lambda _: None, slots=slots)
+    engine = Engine(EngineConfig(backend, MonotonicClock(), lambda _: None, admission=admission))
     store = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{folder}/jobs.db")
     errors: list[Exception] = []
 
