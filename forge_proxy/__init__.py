@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         SlidingWindowCompact,
         TieredCompact,
     )
-    from forge_proxy.core.errors import (
+    from forge_proxy.core.backend_errors import (
         BackendBroke,
         BackendDown,
         BackendError,
@@ -33,30 +33,30 @@ if TYPE_CHECKING:
         BackendNotReady,
         BackendTimeout,
         BackendUnreachable,
-        BudgetResolutionError,
-        BudgetUnchanged,
-        ContextBudgetExceeded,
         ContextOverflow,
-        EmptyAnswer,
-        ForgeError,
-        GuardrailsBroken,
-        InvalidRequest,
         LimitTooLarge,
         ModelNotLoaded,
-        OutOfMemory,
-        Overloaded,
-        RequestCancelled,
         RequestFormatRejected,
         ResponseTooDeep,
         ResponseTooLarge,
         RouteNotSupported,
         ThinkingNotSupportedError,
-        ToolCallInvalid,
-        ToolChoiceUnsatisfied,
         ToolsRejected,
         UnexpectedStatus,
-        UnknownModel,
         UnreadCall,
+    )
+    from forge_proxy.core.budget_errors import BudgetResolutionError, BudgetUnchanged, ContextBudgetExceeded
+    from forge_proxy.core.errors import (
+        EmptyAnswer,
+        ForgeError,
+        GuardrailsBroken,
+        InvalidRequest,
+        OutOfMemory,
+        Overloaded,
+        RequestCancelled,
+        ToolCallInvalid,
+        ToolChoiceUnsatisfied,
+        UnknownModel,
     )
     from forge_proxy.core.jsontypes import Json
     from forge_proxy.core.messages import (

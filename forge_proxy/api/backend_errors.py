@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge_proxy.core.errors import BackendError, ContextOverflow, ToolsRejected
+from forge_proxy.core.backend_errors import BackendError, ContextOverflow, ToolsRejected
 from forge_proxy.core.jsontypes import is_object
 from forge_proxy.wire.clients.errors import ClassifiedError
 

@@ -28,7 +28,7 @@ from forge_proxy.api.admin.ports import NotManaged, RequestNotActive, TooManyFol
 from forge_proxy.api.backend_errors import classify_backend_error
 from forge_proxy.api.disconnect import ShuttingDown
 from forge_proxy.batches.errors import BatchConflict, BatchNotFound, FileInUse
-from forge_proxy.core.errors import (
+from forge_proxy.core.backend_errors import (
     BackendBroke,
     BackendDown,
     BackendError,
@@ -37,17 +37,18 @@ from forge_proxy.core.errors import (
     BackendNotReady,
     BackendTimeout,
     BackendUnreachable,
-    BudgetUnchanged,
-    ContextBudgetExceeded,
+    ModelNotLoaded,
+    ResponseTooLarge,
+    RouteNotSupported,
+)
+from forge_proxy.core.budget_errors import BudgetUnchanged, ContextBudgetExceeded
+from forge_proxy.core.errors import (
     EmptyAnswer,
     ForgeError,
     InvalidRequest,
-    ModelNotLoaded,
     OutOfMemory,
     Overloaded,
     RequestCancelled,
-    ResponseTooLarge,
-    RouteNotSupported,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
     UnknownModel,

@@ -18,7 +18,8 @@ from forge_proxy.api.identity import client_of, origin_of, request_id_of
 from forge_proxy.api.large_responses import LargeResponse
 from forge_proxy.api.outcome_headers import describe_dropped
 from forge_proxy.api.relay import RelayEndpoint
-from forge_proxy.core.errors import BackendBroke, BackendError, ForgeError, ResponseTooLarge
+from forge_proxy.core.backend_errors import BackendBroke, BackendError, ResponseTooLarge
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.answer import Engine

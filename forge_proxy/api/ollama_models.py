@@ -16,8 +16,9 @@ from forge_proxy.api.bodies import read_whole
 from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.relay import RelayEndpoint
+from forge_proxy.core.backend_errors import RouteNotSupported
 from forge_proxy.core.chat import ModelCard
-from forge_proxy.core.errors import ForgeError, InvalidRequest, RouteNotSupported
+from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.engine.answer import Engine
 from forge_proxy.wire.clients.body import read_body
 from forge_proxy.wire.clients.ollama.models import (

@@ -21,7 +21,7 @@ from yarl import URL
 
 from forge_proxy.backends.body_slices import BodySlices, Undecodable
 from forge_proxy.backends.http import HttpResponse, RequestBody
-from forge_proxy.core.errors import BackendBroke, BackendTimeout, BackendUnreachable
+from forge_proxy.core.backend_errors import BackendBroke, BackendTimeout, BackendUnreachable
 from forge_proxy.engine.pacing import LoopTurns, Pace
 
 _MAX_BODY = 64 * 1024 * 1024

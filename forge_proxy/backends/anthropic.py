@@ -20,15 +20,9 @@ from anthropic.types import Message, MessageTokensCount, RawMessageStreamEvent
 from forge_proxy.backends.body_slices import Undecodable, find_encoding
 from forge_proxy.backends.exchange import check_status, to_fault, trace_headers, write_pieces
 from forge_proxy.backends.raw_relay import refuse_route
+from forge_proxy.core.backend_errors import BackendBroke, BackendError, BackendFault, BackendTimeout, BackendUnreachable
 from forge_proxy.core.chat import ModelCall, ModelCard, find_window
-from forge_proxy.core.errors import (
-    BackendBroke,
-    BackendError,
-    BackendFault,
-    BackendTimeout,
-    BackendUnreachable,
-    InvalidRequest,
-)
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 from forge_proxy.core.stream import Chunk

@@ -13,15 +13,15 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 import orjson
 
 from forge_proxy.backends.http import HttpResponse, RequestBody
-from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.errors import (
+from forge_proxy.core.backend_errors import (
     BackendBroke,
     BackendFault,
-    InvalidRequest,
     ResponseTooDeep,
     ResponseTooLarge,
     UnexpectedStatus,
 )
+from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.wire.backends.responses import NestedTooDeeply, UnreadableResponse
 from forge_proxy.wire.large_json import write_slices

@@ -11,14 +11,14 @@ from forge_proxy.backends.config import OllamaConfig
 from forge_proxy.backends.exchange import OK, write_call
 from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.ollama_api import OllamaApi
-from forge_proxy.core.chat import ModelCall, ModelCard, find_window
-from forge_proxy.core.errors import (
+from forge_proxy.core.backend_errors import (
     BackendBroke,
     BackendError,
     BackendFault,
     ContextOverflow,
     ThinkingNotSupportedError,
 )
+from forge_proxy.core.chat import ModelCall, ModelCard, find_window
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 from forge_proxy.core.stream import Chunk, Delta

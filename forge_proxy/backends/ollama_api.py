@@ -20,8 +20,8 @@ from forge_proxy.backends.exchange import (
 )
 from forge_proxy.backends.http import HttpClient, HttpResponse, RequestBody, read_capped
 from forge_proxy.backends.raw_relay import RelayTarget, relay_call
+from forge_proxy.core.backend_errors import BackendFault
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.engine.ports import RawResponse
 from forge_proxy.wire.backends.ollama.errors import decode_ollama_error, find_status

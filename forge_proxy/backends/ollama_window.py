@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from forge_proxy.backends.ollama import Ollama
-from forge_proxy.core.errors import BackendFault
+from forge_proxy.core.backend_errors import BackendFault
 from forge_proxy.engine.backend_switching import BackendSwitcher
 from forge_proxy.wire.backends.ollama.models import add_tag
 

@@ -22,8 +22,8 @@ from forge_proxy.backends.exchange import (
 )
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
 from forge_proxy.backends.raw_relay import RelayTarget, refuse_route, relay_call
+from forge_proxy.core.backend_errors import BackendBroke, BackendError, BackendFault
 from forge_proxy.core.chat import ModelCall, ModelCard, find_window
-from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
 from forge_proxy.core.stream import Chunk

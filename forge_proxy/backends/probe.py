@@ -9,7 +9,7 @@ from typing import Literal
 import orjson
 
 from forge_proxy.backends.http import HttpClient
-from forge_proxy.core.errors import BackendFault
+from forge_proxy.core.backend_errors import BackendFault
 from forge_proxy.core.jsontypes import is_object
 
 ServerKind = Literal["llama-server", "ollama", "openai", "forge-proxy"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from forge_proxy.backends.exchange import check_status, parse_body, select_headers
 from forge_proxy.backends.http import HttpClient, read_capped
-from forge_proxy.core.errors import BackendError, RouteNotSupported
+from forge_proxy.core.backend_errors import BackendError, RouteNotSupported
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.ports import RawResponse
 from forge_proxy.wire.relay import RawCall

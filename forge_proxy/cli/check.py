@@ -12,9 +12,10 @@ from forge_proxy.api.auth import read_keys
 from forge_proxy.api.server import address
 from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.cli.connect.minimum import describe_small_windows
+from forge_proxy.core.backend_errors import BackendError, BackendFault
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ModelCard
-from forge_proxy.core.errors import BackendError, BackendFault, ForgeError
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.rescue.templates import describe_template
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import Event

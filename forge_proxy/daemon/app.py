@@ -20,7 +20,8 @@ from forge_proxy.api.server import HttpServer, address, is_open_to_all, leads_to
 from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.backends.selection import SelectedBackend
-from forge_proxy.core.errors import BackendFault, ForgeError
+from forge_proxy.core.backend_errors import BackendFault
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.daemon.container import EngineAssembly, MonotonicClock, assemble
 from forge_proxy.daemon.database import build_response_storage, shared_database
 from forge_proxy.daemon.jobs import JobServices, build_jobs, resume, store_url

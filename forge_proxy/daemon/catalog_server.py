@@ -8,8 +8,9 @@ from dataclasses import replace
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.backends.llama_server.status import describe_stopped
+from forge_proxy.core.backend_errors import BackendDown
 from forge_proxy.core.catalog import Catalog
-from forge_proxy.core.errors import BackendDown, UnknownModel
+from forge_proxy.core.errors import UnknownModel
 from forge_proxy.daemon.managed_server import ManagedServerControl, SwitchableServer
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.backend_switching import BackendSwitcher

@@ -8,7 +8,8 @@ from dataclasses import replace
 from forge_proxy.api.admin.ports import ServerStatusReport
 from forge_proxy.backends.llama_server import status as llama
 from forge_proxy.backends.llama_server.manager import ServerManager
-from forge_proxy.core.errors import BackendDown, UnknownModel
+from forge_proxy.core.backend_errors import BackendDown
+from forge_proxy.core.errors import UnknownModel
 from forge_proxy.engine.backend_switching import BackendSwitcher
 from forge_proxy.engine.shielded_tasks import ShieldedTasks
 

@@ -11,10 +11,11 @@ from typing import Unpack
 
 from forge_proxy.backends.config import Kind
 from forge_proxy.backends.ollama import Ollama
+from forge_proxy.core.backend_errors import BackendError, BackendFault
 from forge_proxy.core.budget import Budget
+from forge_proxy.core.budget_errors import BudgetResolutionError
 from forge_proxy.core.compaction import CompactStrategy, NoCompact
 from forge_proxy.core.deprecation import renamed_attribute
-from forge_proxy.core.errors import BackendError, BackendFault, BudgetResolutionError
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.daemon.app import log_backend, observe_in_next_iteration
 from forge_proxy.daemon.container import EngineAssembly, assemble

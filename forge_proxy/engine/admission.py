@@ -13,15 +13,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 
+from forge_proxy.core.backend_errors import BackendBroke, BackendError, BackendFault, BackendUnreachable, ModelNotLoaded
 from forge_proxy.core.background import BackgroundPolicy, Priority
-from forge_proxy.core.errors import (
-    BackendBroke,
-    BackendError,
-    BackendFault,
-    BackendUnreachable,
-    ModelNotLoaded,
-    Overloaded,
-)
+from forge_proxy.core.errors import Overloaded
 from forge_proxy.core.queueing import FairQueue
 from forge_proxy.core.scheduling import LoadFailure, ModelSchedule
 from forge_proxy.core.waiting import EntryState, QueueEntry

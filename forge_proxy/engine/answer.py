@@ -11,12 +11,13 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from forge_proxy.core.backend_errors import BackendFault
 from forge_proxy.core.background import Priority
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel
 from forge_proxy.core.compaction.policy import CompactionPolicy
-from forge_proxy.core.errors import BackendFault, ForgeError
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import (
     CallSuppressor,
     FinalAnswer,

@@ -9,8 +9,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from forge_proxy.core.backend_errors import BackendFault, ContextOverflow, UnreadCall
+from forge_proxy.core.budget_errors import ContextBudgetExceeded
 from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel, ToolSpec
-from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, ForgeError, UnreadCall
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Intervention, Retry, Turn, judge_unparsed_call, without_corrections
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
 from forge_proxy.core.guardrails.extraction import Extraction

@@ -15,9 +15,10 @@ from itertools import chain
 import orjson
 from cachetools import FIFOCache
 
+from forge_proxy.core.backend_errors import BackendFault
 from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Window, WindowSizing, fit_budget, limit_to_window
+from forge_proxy.core.budget_errors import BudgetUnchanged
 from forge_proxy.core.chat import ModelCall, ModelCard
-from forge_proxy.core.errors import BackendFault, BudgetUnchanged
 from forge_proxy.engine.events import BudgetResolved
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource, Observer, Resizer
 from forge_proxy.wire.large_json import write_slices

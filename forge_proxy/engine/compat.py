@@ -17,9 +17,15 @@ from typing import Literal
 import orjson
 from cachetools import FIFOCache
 
+from forge_proxy.core.backend_errors import (
+    BackendError,
+    ContextOverflow,
+    LimitTooLarge,
+    RequestFormatRejected,
+    UnreadCall,
+)
 from forge_proxy.core.chat import Constraint, ModelCall
 from forge_proxy.core.dialect import Dialect, UnsupportedFeature
-from forge_proxy.core.errors import BackendError, ContextOverflow, LimitTooLarge, RequestFormatRejected, UnreadCall
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.events import RequestRewritten
 from forge_proxy.engine.ports import Backend, Observer

@@ -12,10 +12,11 @@ from typing import TypeAlias
 
 from cachetools import FIFOCache
 
+from forge_proxy.core.backend_errors import BackendFault, ContextOverflow
+from forge_proxy.core.budget_errors import ContextBudgetExceeded
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.compaction import CompactionPlan
 from forge_proxy.core.compaction.policy import CompactionPolicy
-from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow
 from forge_proxy.core.estimate import Calibration, estimate_prompt_tokens
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_integer, is_object
 from forge_proxy.engine.budgets import Budgets

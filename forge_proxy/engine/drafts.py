@@ -11,8 +11,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from forge_proxy.core.backend_errors import BackendFault
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.errors import BackendFault, ForgeError
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Intervention, Outcome, Turn
 from forge_proxy.core.guardrails.attempt import Attempt
 from forge_proxy.core.guardrails.drafts import Choice, Vote, choose, vote

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TypeAlias
 
+from forge_proxy.core.backend_errors import BackendError, BackendFault, ContextOverflow
 from forge_proxy.core.chat import ChatRequest, ModelCall
-from forge_proxy.core.errors import BackendError, BackendFault, ContextOverflow
 from forge_proxy.core.guardrails import Intervention
 from forge_proxy.core.guardrails.learned_policy import LearnedPolicy
 from forge_proxy.core.guardrails.retry_history import RetryHistory

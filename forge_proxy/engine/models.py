@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from forge_proxy.core.backend_errors import BackendDown, BackendFault, BackendNotReady, BackendUnreachable
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.chat import ModelCard, ResolvedModel
-from forge_proxy.core.errors import BackendDown, BackendFault, BackendNotReady, BackendUnreachable, UnknownModel
+from forge_proxy.core.errors import UnknownModel
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.ports import Backend, Clock
 from forge_proxy.engine.tier_models import TierModel

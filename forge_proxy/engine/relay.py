@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from forge_proxy.core.errors import ForgeError, RouteNotSupported
+from forge_proxy.core.backend_errors import RouteNotSupported
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.requests.records import UNKNOWN_ORIGIN, RequestOrigin

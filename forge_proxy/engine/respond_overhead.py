@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from cachetools import LRUCache
 
+from forge_proxy.core.backend_errors import BackendFault
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.compat import CompatibleBackend
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from forge_proxy.core.errors import BackendFault
+from forge_proxy.core.backend_errors import BackendFault
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.backend_switching import BackendSwitcher
 from forge_proxy.engine.events import ModelFailed, ModelSwapped

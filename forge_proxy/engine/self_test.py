@@ -6,10 +6,10 @@ import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from forge_proxy.core.backend_errors import BackendError, BackendTimeout, UnreadCall
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ChatRequest, Constraint, ModelCall, ToolChoice, ToolSpec
 from forge_proxy.core.dialect import Dialect, ToolMode
-from forge_proxy.core.errors import BackendError, BackendTimeout, UnreadCall
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, open_turn
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.extraction import Extraction, extract

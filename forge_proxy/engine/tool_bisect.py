@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from forge_proxy.core.backend_errors import BackendError, RequestFormatRejected, ToolsRejected
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.errors import BackendError, ForgeError, RequestFormatRejected, ToolsRejected
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 from forge_proxy.engine.ports import Backend
 

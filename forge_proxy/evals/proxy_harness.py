@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import aiohttp
 
-from forge_proxy.core.errors import BackendBroke, BackendError, BackendUnreachable
+from forge_proxy.core.backend_errors import BackendBroke, BackendError, BackendUnreachable
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object, read_object
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import CompletionBuilder, Reply

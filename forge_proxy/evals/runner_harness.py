@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 
+from forge_proxy.core.backend_errors import BackendBroke
 from forge_proxy.core.compaction import CompactStrategy, NoCompact, SlidingWindowCompact, TieredCompact
-from forge_proxy.core.errors import BackendBroke, ForgeError
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.workflow.definition import Workflow
 from forge_proxy.core.workflow.errors import (

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from forge_proxy._version import __version__
-from forge_proxy.core.errors import (
+from forge_proxy.core.backend_errors import (
     BackendBroke,
     BackendDown,
     BackendError,
     BackendLost,
     BackendNotReady,
     BackendUnreachable,
-    ForgeError,
     ModelNotLoaded,
-    Overloaded,
 )
+from forge_proxy.core.errors import ForgeError, Overloaded
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, no_fields
 from forge_proxy.evals.ablation import Ablation
 from forge_proxy.evals.clients import adapt_scenario

@@ -12,17 +12,16 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from forge_proxy.core.capability import CapabilityCard
-from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
-from forge_proxy.core.errors import (
+from forge_proxy.core.backend_errors import (
     BackendFault,
     BackendLost,
     BackendNotReady,
     BackendUnreachable,
-    ForgeError,
     ModelNotLoaded,
-    Overloaded,
 )
+from forge_proxy.core.capability import CapabilityCard
+from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
+from forge_proxy.core.errors import ForgeError, Overloaded
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object, write
 from forge_proxy.core.requests.records import RequestOrigin, TokenCounts, read_token_counts
 from forge_proxy.core.stream import Chunk, ReplyBuilder

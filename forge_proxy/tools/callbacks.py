@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, wait_exponential
 
+from forge_proxy.core.backend_errors import BackendBroke, BackendFault, BackendTimeout, BackendUnreachable
 from forge_proxy.core.chat import ToolSpec
-from forge_proxy.core.errors import BackendBroke, BackendFault, BackendTimeout, BackendUnreachable, InvalidRequest
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tenacity import AsyncRetrying, retry_if_result, wait_exponential
 
-from forge_proxy.core.errors import BackendFault, InvalidRequest
+from forge_proxy.core.backend_errors import BackendFault
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.engine.events import NotificationFailed
 from forge_proxy.engine.ports import Observer
 from forge_proxy.tools.callbacks import describe_fault

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 
+from forge_proxy.core.backend_errors import ContextOverflow, UnreadCall
+from forge_proxy.core.budget_errors import ContextBudgetExceeded
 from forge_proxy.core.chat import ChatRequest
-from forge_proxy.core.errors import (
-    ContextBudgetExceeded,
-    ContextOverflow,
-    ToolCallInvalid,
-    ToolChoiceUnsatisfied,
-    UnreadCall,
-)
+from forge_proxy.core.errors import ToolCallInvalid, ToolChoiceUnsatisfied
 from forge_proxy.core.estimate import estimate_tokens
 from forge_proxy.core.guardrails import GuardPolicy, Retry
 from forge_proxy.core.jsontypes import JsonObject

@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from forge_proxy.core.errors import BackendUnreachable
+from forge_proxy.core.backend_errors import BackendUnreachable
 from tests.fakes.batch_daemon import ENDPOINT, BatchModel, batch_daemon, echo, to_line, until
 from tests.fakes.says import Said
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.errors import BackendBroke, BackendTimeout, BackendUnreachable
+from forge_proxy.core.backend_errors import BackendBroke, BackendTimeout, BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.events import Event, LostResponseRetried
 from forge_proxy.telemetry.log_events import to_log_line

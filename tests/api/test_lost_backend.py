@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.errors import BackendDown, BackendLost, BackendNotReady, BackendTimeout
+from forge_proxy.core.backend_errors import BackendDown, BackendLost, BackendNotReady, BackendTimeout
 from forge_proxy.core.guardrails import FinalAnswer, GuardPolicy, Outcome, open_turn
 from forge_proxy.core.guardrails.learned_policy import LearnedPolicy
 from forge_proxy.core.guardrails.turn import Fault

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.errors import BackendUnreachable
+from forge_proxy.core.backend_errors import BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from tests.fakes.says import Said, respond
 from tests.fakes.scripted import JsonDict, chat

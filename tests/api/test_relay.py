@@ -17,8 +17,8 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.anthropic import AnthropicMessages
 from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.backend_errors import BackendBroke, BackendUnreachable
 from forge_proxy.core.catalog import Catalog
-from forge_proxy.core.errors import BackendBroke, BackendUnreachable
 from forge_proxy.core.scheduling import ModelSchedule
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine

@@ -24,8 +24,9 @@ from forge_proxy.api.protocol import http_protocol
 from forge_proxy.api.streaming import StreamEncoder, StreamingAnswer
 from forge_proxy.api.surface import Surface
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.backend_errors import BackendBroke
 from forge_proxy.core.chat import ChatRequest, ToolSpec
-from forge_proxy.core.errors import BackendBroke, InvalidRequest
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.jsontypes import JsonObject

@@ -13,8 +13,9 @@ import httpx2
 import pytest
 
 from forge_proxy.backends.anthropic import AnthropicMessages
+from forge_proxy.core.backend_errors import BackendBroke, BackendFault
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.errors import BackendBroke, BackendFault, InvalidRequest
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.literal import EVENTS, JSON, LiteralTransport
 

@@ -13,8 +13,8 @@ import pytest
 from forge_proxy.backends.config import OllamaConfig
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.backend_errors import BackendFault, ResponseTooDeep, ResponseTooLarge
 from forge_proxy.core.chat import ChatRequest, ModelCall
-from forge_proxy.core.errors import BackendFault, ResponseTooDeep, ResponseTooLarge
 from forge_proxy.core.stream import Completion, CompletionBuilder
 from tests.fakes.literal import EVENTS, LiteralHttp
 

@@ -15,8 +15,14 @@ import pytest
 from forge_proxy.backends import aiohttp_client
 from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.backend_errors import (
+    BackendBroke,
+    BackendFault,
+    BackendUnreachable,
+    ResponseTooLarge,
+    UnexpectedStatus,
+)
 from forge_proxy.core.chat import ChatRequest, ModelCall
-from forge_proxy.core.errors import BackendBroke, BackendFault, BackendUnreachable, ResponseTooLarge, UnexpectedStatus
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.pacing import LoopTurns, Weight
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from forge_proxy.backends.ollama import Ollama
+from forge_proxy.core.backend_errors import BackendError, ContextOverflow
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.errors import BackendError, ContextOverflow
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.events import FieldsOmitted, PromptTruncated
 from forge_proxy.wire.clients.chat_completions.request import decode_request

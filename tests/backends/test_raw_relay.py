@@ -17,7 +17,7 @@ from forge_proxy.backends.llama_server.instance import ServerInstance
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.backends.ollama_catalog import OllamaCatalog, OllamaEntry
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.errors import BackendBroke, RouteNotSupported
+from forge_proxy.core.backend_errors import BackendBroke, RouteNotSupported
 from forge_proxy.engine.ports import RawRelay
 from forge_proxy.wire.relay import FormBody, JsonBody, RawCall
 from tests.contracts.adapters import ADAPTER_CASES, Dialect

@@ -10,7 +10,7 @@ import pytest
 
 from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.errors import BackendError
+from forge_proxy.core.backend_errors import BackendError
 from tests.fakes.scripted import ScriptedResponse
 
 

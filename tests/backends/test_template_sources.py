@@ -14,7 +14,7 @@ from forge_proxy.backends.chat_templates.files import TemplateFileError, read_te
 from forge_proxy.backends.chat_templates.sandbox import compile_template
 from forge_proxy.backends.chat_templates.server import ServerTemplates
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
-from forge_proxy.core.errors import BackendUnreachable
+from forge_proxy.core.backend_errors import BackendUnreachable
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.rescue.templates import Conversation, LearnedTemplate
 from forge_proxy.engine.process_pool import ProcessPool

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.errors import BackendBroke, BackendError, ContextOverflow
+from forge_proxy.core.backend_errors import BackendBroke, BackendError, ContextOverflow
 from forge_proxy.core.health import Health
 from tests.contracts.adapters import ADAPTERS, Adapter, Dialect, put_together
 from tests.contracts.recordings import Recording

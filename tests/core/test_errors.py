@@ -7,29 +7,29 @@ import pickle
 
 import pytest
 
-from forge_proxy.core.dialect import UnsupportedFeature
-from forge_proxy.core.errors import (
+from forge_proxy.core.backend_errors import (
     BackendBroke,
     BackendError,
     BackendFault,
     BackendTimeout,
     BackendUnreachable,
-    BudgetResolutionError,
-    BudgetUnchanged,
-    ContextBudgetExceeded,
     ContextOverflow,
+    LimitTooLarge,
+    RequestFormatRejected,
+    ThinkingNotSupportedError,
+    ToolsRejected,
+    UnreadCall,
+)
+from forge_proxy.core.budget_errors import BudgetResolutionError, BudgetUnchanged, ContextBudgetExceeded
+from forge_proxy.core.dialect import UnsupportedFeature
+from forge_proxy.core.errors import (
     EmptyAnswer,
     ForgeError,
     InvalidRequest,
-    LimitTooLarge,
     Overloaded,
-    RequestFormatRejected,
-    ThinkingNotSupportedError,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
-    ToolsRejected,
     UnknownModel,
-    UnreadCall,
 )
 from forge_proxy.core.jsontypes import Json
 

@@ -11,8 +11,9 @@ import pytest
 
 from forge_proxy.api.auth import KeyRing
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.backend_errors import BackendDown
 from forge_proxy.core.budget import WindowSizing
-from forge_proxy.core.errors import BackendDown, BudgetUnchanged
+from forge_proxy.core.budget_errors import BudgetUnchanged
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.daemon.reload import LiveSettings
 from forge_proxy.engine.answer import Engine

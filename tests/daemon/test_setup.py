@@ -29,7 +29,7 @@ from forge_proxy import (
     setup_backend,
 )
 from forge_proxy.backends.llama_server.instance import CannotStart
-from forge_proxy.core.errors import BackendUnreachable
+from forge_proxy.core.backend_errors import BackendUnreachable
 from forge_proxy.core.jsontypes import Json
 from tests.fakes.llama_server import Fake
 from tests.fakes.processes import Process, closed_port, has_ended, messages_server, model_server, ollama_server, until

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from forge_proxy.core.backend_errors import BackendBroke, BackendFault
 from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard, ToolSpec
-from forge_proxy.core.errors import BackendBroke, BackendFault, RequestCancelled
+from forge_proxy.core.errors import RequestCancelled
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.health import Health
 from forge_proxy.core.requests.records import RequestOrigin

@@ -10,16 +10,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.backend_errors import BackendBroke, BackendError, BackendFault, BackendTimeout, BackendUnreachable
 from forge_proxy.core.background import BackgroundPolicy, DailyHours
 from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard, ToolSpec
-from forge_proxy.core.errors import (
-    BackendBroke,
-    BackendError,
-    BackendFault,
-    BackendTimeout,
-    BackendUnreachable,
-    Overloaded,
-)
+from forge_proxy.core.errors import Overloaded
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from forge_proxy.core.backend_errors import BackendUnreachable
 from forge_proxy.core.budget import BudgetMode, BudgetPolicy, WindowSizing
+from forge_proxy.core.budget_errors import BudgetUnchanged, ContextBudgetExceeded
 from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard, ResolvedModel
-from forge_proxy.core.errors import BackendUnreachable, BudgetUnchanged, ContextBudgetExceeded
 from forge_proxy.core.hardware import Gpu, HardwareProfile
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json

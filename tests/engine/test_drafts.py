@@ -14,8 +14,8 @@ import pytest
 
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
+from forge_proxy.core.backend_errors import BackendBroke, BackendFault, BackendUnreachable
 from forge_proxy.core.chat import ModelCall, ModelCard
-from forge_proxy.core.errors import BackendBroke, BackendFault, BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.guardrails.drafts import Vote, choose
 from forge_proxy.core.guardrails.report import Report

@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 
+from forge_proxy.core.backend_errors import BackendBroke, BackendFault, BackendTimeout, ContextOverflow
 from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard, ResolvedModel, ToolSpec
 from forge_proxy.core.dialect import AS_SENT
-from forge_proxy.core.errors import BackendBroke, BackendFault, BackendTimeout, ContextOverflow
 from forge_proxy.core.guardrails import GuardPolicy, open_turn
 from forge_proxy.core.guardrails.learned_policy import LearnedPolicy
 from forge_proxy.core.health import Health

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from forge_proxy.core.backend_errors import ContextOverflow
 from forge_proxy.core.budget import BudgetMode, BudgetPolicy, WindowSizing
+from forge_proxy.core.budget_errors import ContextBudgetExceeded
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.compaction.policy import CompactionPolicy
-from forge_proxy.core.errors import ContextBudgetExceeded, ContextOverflow
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.context_fitting import ContextFitter
 from forge_proxy.engine.events import ContextCompacted, Event

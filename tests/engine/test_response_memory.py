@@ -8,8 +8,8 @@ from contextlib import aclosing
 import pytest
 
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.backend_errors import BackendFault
 from forge_proxy.core.chat import ChatRequest
-from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.stream import Chunk, Delta

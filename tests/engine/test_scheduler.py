@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from forge_proxy.core.errors import BackendDown, ModelNotLoaded, Overloaded
+from forge_proxy.core.backend_errors import BackendDown, ModelNotLoaded
+from forge_proxy.core.errors import Overloaded
 from forge_proxy.core.scheduling import ModelSchedule
 from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.backend_switching import BackendSwitcher

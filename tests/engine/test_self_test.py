@@ -11,10 +11,10 @@ import pytest
 
 from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.backend_errors import BackendFault, BackendUnreachable
 from forge_proxy.core.capability import CapabilityCard, read_card
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.dialect import Dialect
-from forge_proxy.core.errors import BackendFault, BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig

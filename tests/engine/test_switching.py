@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from forge_proxy.core.errors import BackendBroke, BackendUnreachable
+from forge_proxy.core.backend_errors import BackendBroke, BackendUnreachable
 from forge_proxy.engine.backend_switching import BackendSwitcher
 from forge_proxy.engine.models import Models
 from tests.engine.test_admission import URL, World, world

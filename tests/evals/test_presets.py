@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from forge_proxy.core.backend_errors import BackendBroke, BackendUnreachable
 from forge_proxy.core.chat import ToolSpec
-from forge_proxy.core.errors import BackendBroke, BackendUnreachable, InvalidRequest
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forge_proxy.core.errors import BackendUnreachable
+from forge_proxy.core.backend_errors import BackendUnreachable
 from forge_proxy.evals.ablation import PRESETS, Ablation, Surface
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.results import ResultsFile, read_results

@@ -13,7 +13,7 @@ from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.server import HttpServer, address, listen
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.errors import BackendBroke, BackendError, BackendUnreachable
+from forge_proxy.core.backend_errors import BackendBroke, BackendError, BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.backend_errors import BackendError
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.dialect import Dialect, ToolMode
-from forge_proxy.core.errors import BackendError
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
 from forge_proxy.engine.answer import Engine

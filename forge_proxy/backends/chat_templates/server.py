@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from forge_proxy.backends.chat_templates import GO_TEMPLATE
 from forge_proxy.backends.chat_templates.files import TemplateFileError, read_template_file
 from forge_proxy.backends.chat_templates.learning import learn_template
-from forge_proxy.core.errors import BackendFault
+from forge_proxy.core.backend_errors import BackendFault
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.rescue.templates import LearnedTemplate, learn_form, list_conversations
 from forge_proxy.core.rescue.templates.probes import Variant

@@ -10,8 +10,8 @@ from forge_proxy.backends.llama_server.instance import ServerInstance
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.managed import ManagedLlama
 from forge_proxy.backends.llama_server.manager import ServerManager
+from forge_proxy.core.backend_errors import BackendFault, BackendNotReady
 from forge_proxy.core.chat import ModelCard
-from forge_proxy.core.errors import BackendFault, BackendNotReady
 
 _RETRY_SECONDS = 5
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from forge_proxy.backends.llama_server.instance import CannotStart
 from forge_proxy.backends.llama_server.launch import LaunchSpec
-from forge_proxy.core.errors import BackendDown
+from forge_proxy.core.backend_errors import BackendDown
 
 Verb: TypeAlias = Literal["ensure", "start", "stop", "restart", "wake"]
 Done: TypeAlias = Literal["reused", "started", "switched", "stopped"]

@@ -20,8 +20,8 @@ from forge_proxy.backends.llama_server.model_file import model_fault
 from forge_proxy.backends.llama_server.process import NotExecutable, ServerProcess
 from forge_proxy.backends.llama_server.status import LoadProgress
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.backend_errors import BackendDown, BackendFault
 from forge_proxy.core.chat import ModelCard
-from forge_proxy.core.errors import BackendDown, BackendFault
 from forge_proxy.engine.ports import Clock
 
 _HOST = "127.0.0.1"

@@ -8,8 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from forge_proxy.backends.llama_server.instance import ServerInstance
 from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.backends.llama_server.status import COMING, describe_stopped
-from forge_proxy.core.chat import ModelCall, ModelCard, find_window
-from forge_proxy.core.errors import (
+from forge_proxy.core.backend_errors import (
     BackendError,
     BackendFault,
     BackendLost,
@@ -17,6 +16,7 @@ from forge_proxy.core.errors import (
     BackendTimeout,
     RouteNotSupported,
 )
+from forge_proxy.core.chat import ModelCall, ModelCard, find_window
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk

@@ -19,7 +19,7 @@ from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.server_state import ServerState
 from forge_proxy.backends.llama_server.status import ServerStatus, describe_stopped
 from forge_proxy.backends.llama_server.supervisor import Supervisor
-from forge_proxy.core.errors import BackendDown, BackendNotReady
+from forge_proxy.core.backend_errors import BackendDown, BackendNotReady
 from forge_proxy.engine.ports import Clock, Observer
 
 __all__ = ["Done", "ServerManager", "Superseded", "SwitchFailed"]

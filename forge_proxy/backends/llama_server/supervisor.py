@@ -19,7 +19,8 @@ from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.log_tail import LogTail
 from forge_proxy.backends.llama_server.server_state import ServerState
 from forge_proxy.backends.llama_server.status import COMING
-from forge_proxy.core.errors import BackendDown, ForgeError
+from forge_proxy.core.backend_errors import BackendDown
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.ports import Clock
 
 _FOREVER = float("inf")

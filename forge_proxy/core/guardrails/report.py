@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from forge_proxy.core.backend_errors import BackendError, UnreadCall
 from forge_proxy.core.chat import ChatRequest
-from forge_proxy.core.errors import BackendError, ForgeError, UnreadCall
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import FinalAnswer, Intervention, Outcome, Turn
 from forge_proxy.core.guardrails.terminal_tools import TerminalTool
 from forge_proxy.core.guardrails.turn import Fault

@@ -8,15 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 
+from forge_proxy.core.backend_errors import BackendLost, BackendNotReady, BackendUnreachable, ModelNotLoaded
 from forge_proxy.core.compaction import CompactStrategy, NoCompact, SlidingWindowCompact, TieredCompact
-from forge_proxy.core.errors import (
-    BackendLost,
-    BackendNotReady,
-    BackendUnreachable,
-    ForgeError,
-    ModelNotLoaded,
-    Overloaded,
-)
+from forge_proxy.core.errors import ForgeError, Overloaded
 from forge_proxy.core.jobs.actions import Finished, NextAction, RunPhase, Wait
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadable
 from forge_proxy.core.jobs.records import NewEvent, StoredJob

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
+from forge_proxy.core.backend_errors import BackendBroke
 from forge_proxy.core.chat import ModelCall, ModelCard, ToolSpec
-from forge_proxy.core.errors import BackendBroke, ForgeError
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.stream import CallDelta, Chunk, Delta

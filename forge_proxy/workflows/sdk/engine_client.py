@@ -10,8 +10,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Literal
 
+from forge_proxy.core.backend_errors import UnreadCall
 from forge_proxy.core.chat import ChatRequest, ToolSpec
-from forge_proxy.core.errors import UnreadCall
 from forge_proxy.core.guardrails import Retry, Turn
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, no_fields
 from forge_proxy.core.messages import MessageFormat

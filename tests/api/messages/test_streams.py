@@ -11,7 +11,7 @@ from starlette.types import Message
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.prompt_size import with_prompt_size
 from forge_proxy.api.streaming import StreamingAnswer
-from forge_proxy.core.errors import BackendUnreachable
+from forge_proxy.core.backend_errors import BackendUnreachable
 from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.stream import Chunk, Delta, PromptProgress

@@ -20,7 +20,7 @@ from forge_proxy.backends.llama_server.instance import CannotStart
 from forge_proxy.backends.llama_server.launch import ServerProgram
 from forge_proxy.backends.llama_server.manager import ServerManager, Superseded, SwitchFailed
 from forge_proxy.backends.llama_server.status import State
-from forge_proxy.core.errors import BackendDown, BackendNotReady
+from forge_proxy.core.backend_errors import BackendDown, BackendNotReady
 from forge_proxy.daemon import MonotonicClock
 from forge_proxy.engine.events import Event, ServerStateChanged
 from tests.fakes.llama_server import Fake

@@ -13,8 +13,8 @@ import pytest
 from forge_proxy.backends.aiohttp_client import AioHttp
 from forge_proxy.backends.config import OllamaConfig
 from forge_proxy.backends.ollama import Ollama
+from forge_proxy.core.backend_errors import ContextOverflow
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.errors import ContextOverflow
 from forge_proxy.wire.backends.ollama.request import OllamaRequestOptions
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.contracts.adapters import put_together

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from forge_proxy.core.dialect import UnsupportedFeature
-from forge_proxy.core.errors import (
+from forge_proxy.core.backend_errors import (
     BackendError,
     RequestFormatRejected,
     ThinkingNotSupportedError,
     UnreadCall,
     error_message,
 )
+from forge_proxy.core.dialect import UnsupportedFeature
 from forge_proxy.core.jsontypes import Json, is_integer, is_object, read_object
 from forge_proxy.wire.backends.openai.errors import decode_error
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from forge_proxy.core.dialect import UnsupportedFeature
-from forge_proxy.core.errors import (
+from forge_proxy.core.backend_errors import (
     BackendError,
     ContextOverflow,
     LimitTooLarge,
@@ -14,6 +13,7 @@ from forge_proxy.core.errors import (
     UnreadCall,
     error_message,
 )
+from forge_proxy.core.dialect import UnsupportedFeature
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.wire.backends.openai.overflow import read_overflow
 

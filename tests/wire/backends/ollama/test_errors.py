@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.dialect import UnsupportedFeature
-from forge_proxy.core.errors import (
+from forge_proxy.core.backend_errors import (
     BackendError,
     ContextOverflow,
     RequestFormatRejected,
     ThinkingNotSupportedError,
     UnreadCall,
 )
+from forge_proxy.core.dialect import UnsupportedFeature
 from forge_proxy.wire.backends.ollama.errors import decode_ollama_error, is_cut_call
 
 TOO_LONG = (

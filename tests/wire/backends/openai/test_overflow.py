@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forge_proxy.core.errors import BackendError, ContextOverflow, LimitTooLarge
+from forge_proxy.core.backend_errors import BackendError, ContextOverflow, LimitTooLarge
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.wire.backends.openai.errors import decode_error
 from tests.folding import folded

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from forge_proxy.core.backend_errors import BackendError, RequestFormatRejected, UnreadCall
 from forge_proxy.core.dialect import UnsupportedFeature
-from forge_proxy.core.errors import BackendError, RequestFormatRejected, UnreadCall
 from forge_proxy.wire.backends.openai.errors import decode_error
 from tests.folding import folded
 
