@@ -44,6 +44,8 @@ class ScriptedHttp:
     """The context window in the model list."""
     model: Callable[[JsonDict], Said] | None = None
     """Returns the response to a request, in place of the script."""
+    served: Sequence[str] = ("scripted",)
+    """The names in the model list."""
 
     @asynccontextmanager
     async def open(
@@ -56,8 +58,9 @@ class ScriptedHttp:
         seconds: float | None = None,
     ) -> AsyncGenerator[ScriptedResponse]:
         if method == "GET":
-            models = {"data": [{"id": "scripted", **({"max_model_len": self.window} if self.window else {})}]}
-            yield ScriptedResponse(200, json.dumps(models).encode(), "application/json", self.cut)
+            window = {"max_model_len": self.window} if self.window else {}
+            listed = {"data": [{"id": name, **window} for name in self.served]}
+            yield ScriptedResponse(200, json.dumps(listed).encode(), "application/json", self.cut)
             return
         asked = json.loads(whole(body) or b"{}")
         self.asked.append(asked)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.store.task_calls import TaskCallRepository
 from forge_proxy.tasks.config import TasksConfig, TiersConfig
+from forge_proxy.tasks.errors import TaskNotFound
 from forge_proxy.tasks.phase_run import TaskDeps
 from forge_proxy.tasks.ports import CheckRequest, Repositories
 from forge_proxy.tasks.service import StoredTask, TaskService
@@ -196,6 +197,15 @@ class World:
             if event.id >= head:
                 break
         return found
+
+    async def wait_for_event(self, kind: str, task_id: str) -> None:
+        """Wait until a task, which may not exist yet, has an event of a type."""
+        async with asyncio.timeout(SECONDS):
+            while True:
+                with suppress(TaskNotFound):
+                    if kind in {event.type for event in await self.events(task_id)}:
+                        return
+                await asyncio.sleep(0.01)
 
     async def merge_without_record(self, method: MergeMethod) -> str:
         """Merge the branch of the task, as an approval does before the daemon is killed; return the new base."""

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
 
 from forge_proxy.core.tasks import models
+from forge_proxy.core.tasks.findings import ValidationResult
 from forge_proxy.core.tasks.operations import OPERATIONS
+from forge_proxy.tasks import assembling, calling, evaluating, validating, writing
 from tests.tasks.conftest import open_world
 from tests.tasks.test_fan_out import PARTS, SHARED, resolves
 from tests.tasks.test_fan_out import plan_of as plan_with
@@ -59,16 +65,19 @@ async def test_d4_a_model_that_also_works_on_a_later_step_has_failed(folder: Pat
 
 
 async def test_d11_plans_and_conflicts_have_the_model_and_the_room_of_the_reasoning_tier(folder: Path) -> None:
-    tiers = {"reasoning": {"max_output": 4096, "temperature": 0.5}, "generation": {"max_output": 512}}
+    tiers = {"reasoning": {"model": "large", "max_output": 4096}, "generation": {"max_output": 512}}
     conflict = [writes(name, "names.py", f"NAMES = ['{name}']\n") for name in "ab"]
     for rule, part in zip(conflict, PARTS, strict=False):
         rule["respond"]["files"] += part["respond"]["files"]
     async with open_world(folder, SHARED, *conflict, resolves("NAMES = ['a', 'b']\n"), tiers=tiers) as world:
+        world.http.served = ("scripted", "large")
         done = await world.run(plan=True, target_files=[])
 
         assert done.job.status == "requires_action", done.state.halt
-        rooms = {one.operation: one.body["max_tokens"] for one in world.model.requests if one.operation in OPERATIONS}
-        assert rooms == {"plan": 4096, "generate": 512, "resolve_conflicts": 4096}
+        asked = [one for one in world.model.requests if one.operation in OPERATIONS]
+        premium = ("large", 4096)
+        resources = {one.operation: (one.body.get("model"), one.body["max_tokens"]) for one in asked}
+        assert resources == {"plan": premium, "generate": (None, 512), "resolve_conflicts": premium}
 
 
 async def test_d29_sub_tasks_of_sub_tasks_are_rejected_unless_the_settings_permit_them(folder: Path) -> None:
@@ -97,17 +106,40 @@ async def test_d39_states_and_events_have_digests_and_no_prompts(folder: Path) -
         assert all(b"A marker of the prompt." in content for content in stored.values())
 
 
-def test_s_models_the_values_of_the_architecture_have_its_names() -> None:
-    names = (
-        "TaskDefinition", "ForgeTaskInput", "AssembledContext", "LLMResponse", "LLMCallResult", "Plan", "PlanStep",
-        "SubTask", "TransitionSignal", "TaskResult", "ValidationResult",
-    )  # fmt: skip
-    assert [name for name in names if not hasattr(models, name)] == []
+FIELDS_OF_MODELS = {
+    models.TaskDefinition: {"task_id", "description", "target_files", "domain", "validation"},
+    models.ForgeTaskInput: {"task", "plan", "max_attempts", "models"},
+    models.AssembledContext: {"system_prompt", "user_prompt", "sections"},
+    models.LLMResponse: {"explanation", "files", "edits"},
+    models.LLMCallResult: {"text", "prompt_tokens", "completion_tokens", "seconds"},
+    models.Plan: {"steps"},
+    models.PlanStep: {"id", "description", "target_files", "sub_tasks"},
+    models.SubTask: {"id", "description", "target_files"},
+    ValidationResult: {"check", "passed", "details"},
+    models.TaskResult: {"status", "output_files", "validation_results", "stats"},
+}
+"""What the table of models in seed 002 says that each one has."""
 
 
-def test_s_modules_each_phase_of_a_step_is_a_function_of_its_name() -> None:
-    from forge_proxy.tasks import assembling, calling, evaluating, validating, writing
+@pytest.mark.parametrize(("model", "fields"), FIELDS_OF_MODELS.items(), ids=lambda one: getattr(one, "__name__", ""))
+def test_s_models_each_value_has_what_the_architecture_says(model: type[Any], fields: set[str]) -> None:
+    described = model.model_fields if issubclass(model, BaseModel) else model.__dataclass_fields__
+    assert fields <= {*described}
 
-    parts = (assembling, calling, writing, validating, evaluating)
-    phases = ("assemble_context", "call_llm", "write_output", "validate_output", "evaluate_transition")
-    assert [callable(getattr(part, phase, None)) for part, phase in zip(parts, phases, strict=True)] == 5 * [True]
+
+def test_s_models_a_transition_is_a_success_or_one_of_two_failures() -> None:
+    assert {"SUCCESS", "FAILURE_RETRYABLE", "FAILURE_TERMINAL"} <= {*models.TransitionSignal.__members__}
+
+
+async def test_s_modules_a_step_is_its_five_phases_each_a_module(folder: Path) -> None:
+    phases = {
+        "assemble_context": assembling, "call_llm": calling, "write_output": writing, "validate_output": validating,
+        "evaluate_transition": evaluating,
+    }  # fmt: skip
+    async with open_world(folder, bad("BAD = 1\n"), GOOD) as world:
+        await world.run()
+        kinds = [event.type for event in await world.events()]
+
+    assert all(callable(getattr(module, phase)) for phase, module in phases.items())
+    attempt = ["assembled", "called", "written", "validated"]
+    assert [kind for kind in kinds if kind in (*attempt, "committed")] == [*attempt, *attempt, "committed"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -386,6 +387,33 @@ async def test_sub_tasks_of_two_steps_may_have_the_same_id(folder: Path) -> None
         ids = [child.job.id for child in await world.tasks.list_sub_tasks("total")]
         assert ids == ["total.sub.a", "total.sub.b", "total.sub.a.2", "total.sub.b.2"]
         assert [*done.state.step_commits] == ["parts", "more"]
+
+
+async def test_d5_sub_tasks_see_nothing_of_each_other_and_their_parent_all(folder: Path) -> None:
+    reads = sub_task("b", "b.py", context_files=["cart.py"])
+    plan = plan_of(fan_out(sub_task("a", "a.py", "cart.py"), reads, shared=["names.py"]))
+    first, second = CONFLICT
+    first["respond"]["files"].append({"path": "cart.py", "content": "WRITTEN_BY_A = 1\n"})
+    a_is_written = asyncio.Event()
+
+    async def wait(request: TaskRequest) -> None:
+        if request.step == "b":
+            await a_is_written.wait()
+
+    bad = writes("b", {"b.py": "BAD = 1\n"}, times=1)
+    async with open_world(folder, plan, first, bad, second, resolves(BOTH)) as world:
+        world.http.before = wait
+        await world.submit(**FIELDS)
+        await world.wait_for_event("written", "total.sub.a")
+        a_is_written.set()
+        done = await world.wait("requires_action", "halted")
+
+        assert done.job.status == "requires_action", done.state.halt
+        of_b = [json.dumps(one.body) for one in world.model.made("generate") if one.step == "b"]
+        assert ["class Cart" in prompt for prompt in of_b] == [True, True]
+        assert ["WRITTEN_BY_A" in prompt or "['a']" in prompt for prompt in of_b] == [False, False]
+        (resolving,) = world.model.made("resolve_conflicts")
+        assert {f"NAMES = ['{name}']" in json.dumps(resolving.body) for name in "ab"} == {True}
 
 
 async def test_d5_a_cancelled_task_leaves_no_sub_task_and_no_worktree(folder: Path) -> None:
