@@ -38,7 +38,7 @@ quick: $(VENV)/.developed        ## what starts no process; fewer examples and c
 test: $(VENV)/.developed         ## every test; of long matrices a sample; warnings are errors
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
-test-all: $(VENV)/.developed     ## the same, with every case, and twice the examples of each property
+test-all: $(VENV)/.developed     ## the same, with every case, and four times the examples of each property
 	FORGE_TEST_EXAMPLES=2 $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-minimum: $(VENV)/.developed ## the declared minimum of every dependency, in a virtual environment of its own

@@ -5,6 +5,7 @@ The TypeScript package needs packages from npm, so its test has the mark `harnes
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ import pytest
 from forge_proxy.checks.checks import CheckSettings, RepositoryChecks
 from forge_proxy.core.tasks.findings import Baseline
 from forge_proxy.core.tasks.models import CheckCommand, ValidationConfig
-from tests.fakes.checked_project import CheckedProject, create_project
+from tests.fakes.checked_project import PYTEST, CheckedProject, create_project
 from tests.fakes.processes import ROOT
 from tests.fakes.repository import UserRepository, repositories_of
 from tests.harness.packages import NotInstalled, Npm
@@ -50,7 +51,7 @@ async def test_a_small_python_package(tmp_path: Path) -> None:
         "src/shop/__init__.py": "",
         "src/shop/cart.py": "class Cart:\n    def __init__(self):\n        self.items = []\n",
         "tests/test_cart.py": "from shop.cart import Cart\n\n\ndef test_empty():\n    assert Cart().items == []\n",
-        ".forge/checks.yaml": "checks:\n- {name: tests, run: python -m pytest -q -p no:cacheprovider}\n",
+        ".forge/checks.yaml": f"checks:\n- {{name: tests, run: {shlex.join(PYTEST.run)}}}\n",
         ".gitignore": "__pycache__/\n",
     }
     project = await create_project(tmp_path, files)

@@ -27,7 +27,7 @@ import forge_proxy
 _LARGEST_REQUEST = 1 << 20
 _OTHER_IMPORTS = (
     "aiohttp.web", "encodings.idna", "h11", "httpcore", "httpx", "httpx_sse", "mcp.server.mcpserver", "pydantic.v1",
-    "rich.markdown", "tests.fakes.model_server", "uvicorn", "uvicorn.lifespan.off",
+    "rich.markdown", "tests.fakes.model_server", "tests.fakes.task_model", "uvicorn", "uvicorn.lifespan.off",
 )  # fmt: skip
 """Modules besides forge_proxy that the daemon, commands and the programs of tests import late."""
 

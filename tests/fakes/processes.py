@@ -227,7 +227,7 @@ def model_server(slots: int | None = None) -> Generator[Process]:
 @contextmanager
 def program(module: str, *words: str) -> Generator[Process]:
     """Run a server program that prints a `listening` line with its URL."""
-    process = Process(module, *words)
+    process = Process(module, *words, forked=True)
     try:
         process.url = str(process.wait_for("listening")["url"])
         yield process
