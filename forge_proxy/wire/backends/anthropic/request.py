@@ -48,7 +48,7 @@ def encode_call(call: ModelCall, facts: ModelFacts) -> tuple[dict[str, Json], To
             body["tool_choice"] = choice
     _add_thinking(body, fields, facts, limit, loose=history.lacks_reasoning)
     if call.dialect.sampling and "thinking" not in body:
-        body |= _sampling(fields)
+        body |= _sampling(fields, call.model.sampling)
     return body, names
 
 
@@ -99,8 +99,14 @@ def _add_thinking(body: dict[str, Json], fields: JsonObject, facts: ModelFacts, 
     body |= thinking
 
 
-def _sampling(fields: JsonObject) -> dict[str, Json]:
-    """Return the temperature, or else `top_p`: recent models accept one of them or none (`NO_SAMPLING`)."""
+def _sampling(client: JsonObject, defaults: JsonObject) -> dict[str, Json]:
+    """Return the temperature, or else `top_p`: recent models accept one of them or none (`NO_SAMPLING`).
+
+    The model's `defaults` have neither if the client sets one.
+    """
+    fields = {name: value for name in ("temperature", "top_p", "top_k") if (value := client.get(name)) is not None}
+    is_set = "temperature" in fields or "top_p" in fields
+    fields = {name: value for name, value in defaults.items() if name == "top_k" or not is_set} | fields
     out: dict[str, Json] = {}
     temperature = fields.get("temperature")
     if isinstance(temperature, int | float):

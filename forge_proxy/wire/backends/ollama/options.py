@@ -27,13 +27,14 @@ _ENCODED = frozenset({*_OPTIONS, *_NATIVE, "model", "messages", "stream", "stop"
 _HANDLED_HERE = frozenset({"stream_options", "tool_choice", "parallel_tool_calls"})
 
 
-def encode_options(body: JsonObject, room: int | None) -> dict[str, Json]:
+def encode_options(body: JsonObject, defaults: JsonObject, room: int | None) -> dict[str, Json]:
     """Return the `options` for a request: its own `options`, overridden by the equivalent OpenAI fields.
 
-    `room` is the maximum of completion tokens; 0 removes the limit.
+    `defaults` are the sampling parameters of the model, which have the same names. `room` is the maximum of completion
+    tokens; 0 removes the limit.
     """
     own = body.get("options")
-    options: dict[str, Json] = dict(own) if is_object(own) else {}
+    options: dict[str, Json] = {**defaults, **(own if is_object(own) else {})}
     limits: list[int | float] = []
     for key, name in _OPTIONS.items():
         value = body.get(key)

@@ -41,7 +41,7 @@ def encode_call(call: ModelCall, settings: OllamaRequestOptions, think: Think | 
         body["format"] = form
     if think is not None:
         body["think"] = think
-    options = encode_options(request.body, call.room)
+    options = encode_options(request.body, call.model.sampling, call.room)
     if settings.num_ctx is not None:
         options["num_ctx"] = settings.num_ctx
     if options:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.chat import ModelCall, ToolChoice, ToolSpec
+from forge_proxy.core.chat import ModelCall, ResolvedModel, ToolChoice, ToolSpec
 from forge_proxy.core.dialect import Dialect, UnsupportedFeature
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.messages import Message, MessageType, ToolCall
@@ -63,6 +63,19 @@ def test_options_have_the_names_of_the_server(said: JsonDict, facts: ModelFacts,
     messages = [{"role": "user", "content": [{"type": "text", "text": "u"}]}]
 
     assert body_of(said, facts) == {"model": "claude-x", "messages": messages, **written}
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ({}, {"temperature": 0.3, "top_k": 20}),
+        ({"temperature": 0.9}, {"temperature": 0.9, "top_k": 20}),
+        ({"top_p": 0.8, "temperature": None}, {"top_p": 0.8, "top_k": 20}),
+    ],
+)
+def test_sampling_of_the_model_is_for_what_the_client_omits(said: JsonDict, written: JsonDict) -> None:
+    sent = body_of(said, resolved=ResolvedModel("m", sampling={"temperature": 0.3, "top_p": 0.5, "top_k": 20}))
+    assert {name: sent.get(name) for name in ("temperature", "top_p", "top_k") if name in sent} == written
 
 
 def test_max_tokens_is_bounded_by_the_rest_of_the_window() -> None:

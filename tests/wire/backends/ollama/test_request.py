@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.chat import ModelCall, ToolSpec
+from forge_proxy.core.chat import ModelCall, ResolvedModel, ToolSpec
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.messages import Message, MessageType, ToolCall
@@ -55,6 +55,14 @@ def test_fields_become_options(said: dict[str, Any], options: dict[str, Any]) ->
 @pytest.mark.parametrize(("room", "options"), [(4, {"num_predict": 4}), (0, {}), (99, {"num_predict": 9})])
 def test_a_token_limit_is_lowered_to_the_rest_of_the_window(room: int, options: dict[str, Any]) -> None:
     assert encoded({"max_tokens": 9}, room=room).get("options", {}) == options
+
+
+@pytest.mark.parametrize(
+    ("said", "temperature"), [({}, 0.3), ({"temperature": 0.9}, 0.9), ({"options": {"temperature": 0.8}}, 0.8)]
+)
+def test_sampling_of_the_model_is_for_what_the_client_omits(said: dict[str, Any], temperature: float) -> None:
+    model = ResolvedModel("m", sampling={"temperature": 0.3, "min_p": 0.1})
+    assert encoded(said, resolved=model)["options"] == {"temperature": temperature, "min_p": 0.1}
 
 
 def test_the_window_comes_from_the_settings_and_keep_alive_from_the_request() -> None:
