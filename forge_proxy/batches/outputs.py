@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from forge_proxy.batches.files import Files, FileUpload
 from forge_proxy.batches.line_source import LineSource
 from forge_proxy.batches.shard_handler import build_line_id, read_planned, read_results
@@ -14,6 +16,7 @@ from forge_proxy.core.batches.records import BatchState, LineTotals, ShardState,
 from forge_proxy.core.batches.results import MissingReason, encode_missing, read_custom_id
 from forge_proxy.core.files import StoredFile
 from forge_proxy.core.jobs.limits import MAX_CHILDREN
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.jobs.ports import JobFilter, JobStore
 from forge_proxy.jobs.writer import read_state
 
@@ -48,6 +51,13 @@ async def sum_totals(store: JobStore, batch_id: str) -> LineTotals:
     for _, state in await _read_shards(store, batch_id):
         totals += state.totals
     return totals
+
+
+async def read_only_result(store: JobStore, batch_id: str) -> JsonObject | None:
+    """Return the result of the line of a batch that has only one; None if the line was not finished."""
+    results, _ = await _find_results(store, batch_id)
+    digest = results[0].digest if results else None
+    return None if digest is None else orjson.loads((await store.read_documents([digest]))[digest])
 
 
 async def write_files(

@@ -30,6 +30,8 @@ def task_rows(task: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if task["waits_for"]:
         rows.append(("waits for", ", ".join(task["waits_for"])))
+    if task["batch"]:
+        rows.append(("waits for", task["batch"]))
     if task["output_files"]:
         rows.append(("files", ", ".join(task["output_files"])))
     rows += [(label, text) for label, text in (("result", task["result"]), ("halted", task["halt"])) if text]

@@ -50,6 +50,7 @@ After = Annotated[
     list[str] | None, typer.Option("--after", metavar="ID", help="A task that has to be merged before. Repeatable.")
 ]
 Planned = Annotated[bool, typer.Option("--plan", help="Make a plan with several steps first.")]
+Mode = Annotated[str, typer.Option("--mode", help="sync, or batch: each call is a batch of one line.")]
 Domain = Annotated[str, typer.Option("--domain", help="The kind of work, such as documentation.")]
 Attempts = Annotated[int, typer.Option("--attempts", help="Attempts of each step.")]
 
@@ -67,8 +68,8 @@ def _submitting(then: Callable[[CommandOptions, dict[str, Any]], None]) -> Calla
     def command(
         context: typer.Context, description: Description, repo: Repo = Path(), file: Target = None, read: Read = None,
         may_write: MayWrite = None, base: Base = None, task_id: OwnId = None, after: After = None,
-        plan: Planned = False, domain: Domain = "code_generation", attempts: Attempts = 2, url: OwnUrl = None,
-        key: OwnKey = None, json: AsJson = False,
+        plan: Planned = False, mode: Mode = "sync", domain: Domain = "code_generation", attempts: Attempts = 2,
+        url: OwnUrl = None, key: OwnKey = None, json: AsJson = False,
     ) -> None:  # fmt: skip
         options = inherit_options(context, url, key, json)
         task: dict[str, Any] = {
@@ -77,7 +78,7 @@ def _submitting(then: Callable[[CommandOptions, dict[str, Any]], None]) -> Calla
         }  # fmt: skip
         body: dict[str, Any] = {
             "task": task if task_id is None else {**task, "task_id": task_id}, "repository": str(repo.resolve()),
-            "plan": plan, "max_attempts": attempts, "after": after or [],
+            "plan": plan, "mode": mode, "max_attempts": attempts, "after": after or [],
         }  # fmt: skip
         then(options, options.remote.admin("POST", _ROUTE, body if base is None else {**body, "base": base}))
 

@@ -27,6 +27,7 @@ from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.daemon.batches import BatchParts, build_batches
 from forge_proxy.daemon.database import SharedDatabase
 from forge_proxy.daemon.scheduling import FEED_SECONDS, build_scheduler
+from forge_proxy.daemon.task_batches import TaskBatches
 from forge_proxy.daemon.tasks import build_tasks
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import JobStatusChanged, RunNotResumable, RunStatusChanged
@@ -122,7 +123,8 @@ async def build_jobs(
         limits = queue_limits(settings, engine)
         batches = build_batches(settings, database, limits["lines"])
         call_log = await closing.enter_async_context(_open_call_log(database))
-        tasks = build_tasks(settings, engine, stores.get, state_folder(), report_stranded, call_log)
+        task_batches = TaskBatches(batches.files, stores.get, time.time, settings.tasks.batch_hours)
+        tasks = build_tasks(settings, engine, stores.get, state_folder(), report_stranded, call_log, task_batches)
         kinds = JobKinds(
             RunHandler(deps), ResponseHandler(engine, responses, memory), *batches.handlers(), *tasks.handlers()
         )

@@ -22,7 +22,7 @@ from forge_proxy.jobs.ports import JobHandler, JobStore
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.settings import Settings
 from forge_proxy.tasks.phase_run import TaskDeps
-from forge_proxy.tasks.ports import CallLog, Checks, Repositories
+from forge_proxy.tasks.ports import CallLog, Checks, Repositories, RequestBatches
 from forge_proxy.tasks.service import TaskService
 from forge_proxy.tasks.structured_call import StructuredCaller
 from forge_proxy.tasks.task_handler import TaskHandler
@@ -70,6 +70,7 @@ def build_tasks(
     state: Path,
     report: Callable[[str, Exception], None],
     call_log: CallLog | None = None,
+    batches: RequestBatches | None = None,
 ) -> TaskParts:
     """Build the tasks of a daemon, whose worktrees are in the folder `state`."""
     git = GitProgram(AUTHOR)
@@ -85,5 +86,5 @@ def build_tasks(
     )
     checks: Checks = RepositoryChecks(repositories, chosen)
     caller = StructuredCaller(engine, settings.tiers, MonotonicClock())
-    deps = TaskDeps(repositories, checks, caller, open_jobs, settings.tasks, time.time, report, call_log)
+    deps = TaskDeps(repositories, checks, caller, open_jobs, settings.tasks, time.time, report, call_log, batches)
     return TaskParts(deps, BackgroundTasks())

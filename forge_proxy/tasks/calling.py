@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -20,9 +21,12 @@ from forge_proxy.core.tasks.records import TaskCall
 from forge_proxy.core.tasks.responses import ResponseCutOff, ResponseInvalid, parse_files, parse_json
 from forge_proxy.core.tasks.schemas import files_schema, plan_schema
 from forge_proxy.tasks.attempt_errors import AttemptError
+from forge_proxy.tasks.batched_calls import BatchedRequests, RequestSubmitted
 from forge_proxy.tasks.call_records import record_call, record_failure
-from forge_proxy.tasks.phase_run import PhaseRun
-from forge_proxy.tasks.structured_call import CallCosts, StructuredCall
+from forge_proxy.tasks.phase_run import PhaseRun, json_document
+from forge_proxy.tasks.ports import BatchedRequestFailed
+from forge_proxy.tasks.server_wait import ServerWait
+from forge_proxy.tasks.structured_call import CallCosts, StructuredCall, StructuredResult
 
 _MODEL_ERRORS = (ResponseInvalid, ResponseCutOff, EmptyAnswer, ToolCallInvalid, ToolChoiceUnsatisfied)
 """Errors of what a model has written: another attempt may differ."""
@@ -47,21 +51,25 @@ async def call_llm(run: PhaseRun) -> NextAction:
         state.input.models.get(tier),
     )
 
-    async def report_wait(error: ForgeError, seconds: float) -> None:
-        await run.writer.write(NewEvent("waiting", {"error": type(error).__name__, "seconds": seconds}))
-
     costs = CallCosts()
     try:
-        async with _in_order(run, wanted) as ordered:
-            result = await run.deps.caller.call(ordered, run.writer.cancel, report_wait, costs)
+        result = await _request(run, wanted, costs)
+    except RequestSubmitted as submitted:
+        return submitted.action
+    except BatchedRequestFailed as failed:
+        record_failure(run, wanted, costs, failed.error)
+        if isinstance(failed.error, _MODEL_ERRORS):
+            raise AttemptError(_describe(failed.error)) from failed
+        raise
     except ForgeError as error:
         record_failure(run, wanted, costs, error)
         if isinstance(error, _MODEL_ERRORS):
-            raise AttemptError(f"{type(error).__name__}: {error}") from error
+            raise AttemptError(_describe(error)) from error
         raise
-    document, call = Document(result.call.text.encode()), result.call
+    prompt, document = json_document(asdict(result.context)), Document(result.call.text.encode())
+    call = result.call
     entry = TaskCall(
-        state.progress.operation, state.step_id, state.progress.attempt, tier, call.model, call.form, state.prompt,
+        state.progress.operation, state.step_id, state.progress.attempt, tier, call.model, call.form, prompt.digest,
         document.digest, call.prompt_tokens, call.cached_tokens, call.completion_tokens, call.seconds, result.requests,
         round=state.progress.attempts, part=len(state.responses), at=run.deps.now(),
     )  # fmt: skip
@@ -70,9 +78,25 @@ async def call_llm(run: PhaseRun) -> NextAction:
         prompt_tokens=call.prompt_tokens, cached_tokens=call.cached_tokens, completion_tokens=call.completion_tokens,
         seconds=round(call.seconds, 3),
     )  # fmt: skip
-    run.stage(event, documents=[document], calls=(*state.calls, entry), responses=(*state.responses, document.digest))
+    calls, responses = (*state.calls, entry), (*state.responses, document.digest)
+    run.stage(event, documents=[prompt, document], calls=calls, responses=responses)
     record_call(run, entry)
     return WRITE
+
+
+async def _request(run: PhaseRun, wanted: StructuredCall[Any], costs: CallCosts) -> StructuredResult[Any]:
+    """Return the response. Raises `RequestSubmitted` and `BatchedRequestFailed` in the mode `batch`."""
+    caller, batched = run.deps.caller, run.state.present_batched
+
+    async def report_wait(error: ForgeError, seconds: float) -> None:
+        await run.writer.write(NewEvent("waiting", {"error": type(error).__name__, "seconds": seconds}))
+
+    wait = ServerWait(run.writer.cancel, report_wait)
+    terms = batched.terms if batched is not None else await caller.find_terms(wanted, wait)
+    if run.state.input.mode == "batch":
+        return await caller.call(wanted, terms, BatchedRequests(run, wanted, terms).send, costs)
+    async with _in_order(run, wanted) as ordered:
+        return await caller.call(ordered, terms, partial(caller.send, ordered, wait), costs)
 
 
 @asynccontextmanager
@@ -84,6 +108,10 @@ async def _in_order(run: PhaseRun, wanted: StructuredCall[Any]) -> AsyncGenerato
         return
     async with run.deps.prefixes.wait_for_first(parent, run.writer.cancel) as on_first_token:
         yield replace(wanted, on_first_token=on_first_token)
+
+
+def _describe(error: ForgeError) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def tier_of(run: PhaseRun) -> CapabilityTier:

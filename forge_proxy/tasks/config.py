@@ -103,6 +103,12 @@ class TasksConfig(BaseModel):
         le=MAX_FAN_OUT_DEPTH,
         description="How deep the sub-tasks of plans may be nested. 0: plans have no sub-tasks.",
     )
+    batch_hours: int = Field(
+        default=24,
+        ge=1,
+        le=168,
+        description="Hours within which a call of a task with the mode `batch` has to be answered.",
+    )
     sandbox: Literal["bubblewrap", "none"] = Field(
         default="bubblewrap",
         description="How commands that execute code of a repository are isolated. none: not at all; the code of the"

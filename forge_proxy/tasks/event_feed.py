@@ -11,6 +11,7 @@ import orjson
 
 from forge_proxy.core.jobs.records import JobEvent
 from forge_proxy.jobs.service import Jobs
+from forge_proxy.tasks.turns import KIND
 
 _MAX_WAITING = 100
 """Events of sub-tasks that wait for a slow reader."""
@@ -26,7 +27,8 @@ async def follow_with_sub_tasks(jobs: Jobs, task_id: str, after: int) -> AsyncGe
     """
     if after:
         below = await jobs.list_descendants([(await jobs.head(task_id)).root])
-        unfinished = [head.id for head in below if head.parent == task_id and not head.is_finished]
+        children = (head for head in below if head.parent == task_id and head.kind == KIND)
+        unfinished = [head.id for head in children if not head.is_finished]
         async with aclosing(_follow_sub_tasks(jobs, unfinished)) as events:
             async for event in events:
                 yield event

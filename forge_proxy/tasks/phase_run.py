@@ -20,7 +20,7 @@ from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.jobs.ports import JobStore
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.tasks.config import TasksConfig
-from forge_proxy.tasks.ports import CallLog, Checks, Repositories
+from forge_proxy.tasks.ports import CallLog, Checks, Repositories, RequestBatches
 from forge_proxy.tasks.shared_prefixes import SharedPrefixes
 from forge_proxy.tasks.structured_call import StructuredCaller
 
@@ -39,6 +39,8 @@ class TaskDeps:
     """Called with a job's id and an internal error."""
     call_log: CallLog | None = None
     """None: no calls are recorded."""
+    batches: RequestBatches | None = None
+    """None: tasks cannot have the mode `batch`."""
     turn_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a task looks whether it has its turn, and stores that."""
     prefixes: SharedPrefixes = field(default_factory=SharedPrefixes)

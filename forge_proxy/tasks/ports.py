@@ -1,5 +1,5 @@
-"""What tasks need from outside: repositories with worktrees, and checks. `forge_proxy.git` and `forge_proxy.checks`
-have one each; the values are in `core/tasks`.
+"""What tasks need from outside: repositories with worktrees, checks, and batches. `forge_proxy.git`,
+`forge_proxy.checks` and `forge_proxy.daemon` have one each; the values are in `core/tasks`.
 
 A phase runs at least once, so every method that changes something may be called again with the same arguments.
 """
@@ -10,6 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.jobs.actions import NewJob
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.core.tasks.findings import Baseline, ValidationResult
 from forge_proxy.core.tasks.models import ValidationConfig
@@ -139,6 +142,43 @@ class Checks(Protocol):
 
     async def run(self, request: CheckRequest, baseline: Baseline) -> Sequence[ValidationResult]:
         """Run the checks in order: lint, format, types, tests. Findings of the baseline are not in the results."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchedResponse:
+    """The response to a batched request."""
+
+    body: JsonObject
+    """A chat completion."""
+    seconds: float
+    """From the creation of the batch to its end."""
+
+
+class BatchedRequestFailed(Exception):
+    """A batched request has no response. `error` is what the request would have raised without a batch."""
+
+    def __init__(self, error: ForgeError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class RequestBatches(Protocol):
+    """Batches with one request each, which are child jobs of a task. All methods may raise `StoreUnavailable`."""
+
+    async def prepare(self, request_id: str, body: bytes) -> NewJob:
+        """Return the job of a batch whose line has this body; its file is stored.
+
+        `request_id` is the same whenever the request is prepared: its file then replaces the earlier one.
+        """
+        ...
+
+    async def read(self, batch_id: str) -> BatchedResponse:
+        """Return the response in a batch that has ended. Raises `BatchedRequestFailed`."""
+        ...
+
+    async def discard(self, batch_id: str) -> None:
+        """Delete a batch that has ended, with its files. Does nothing if there is none."""
         ...
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jobs.actions import NewJob, RunPhase, write_action
 from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
+from forge_proxy.core.jobs.limits import MAX_DEPTH
 from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, JobStatus, NewEvent, StoredJob
 from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.core.tasks.decisions import (
@@ -48,6 +49,9 @@ from forge_proxy.tasks.phase_run import TaskDeps
 from forge_proxy.tasks.task_handler import TaskHandler
 from forge_proxy.tasks.turns import TurnWaker
 
+_MAX_BATCH_DEPTH = MAX_DEPTH - 3
+"""How deep sub-tasks of a task with the mode `batch` may be nested: below each of them are the two jobs of a batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredTask:
@@ -82,6 +86,8 @@ class TaskService:
             raise InvalidRequest(
                 "task.task_id", f"{SUB_TASK_MARK!r} is part of the ids of sub-tasks; choose another id"
             )
+        if wanted.mode == "batch" and self._deps.batches is None:
+            raise InvalidRequest("mode", "batch: this daemon has no batches")
         wanted = wanted.model_copy(update={"max_fan_out_depth": self._depth_of(wanted)})
         await self._check_predecessors(wanted.after)
         task_id = wanted.task.task_id or new_job_id("task", self._deps.now())
@@ -101,9 +107,11 @@ class TaskService:
 
     def _depth_of(self, wanted: ForgeTaskInput) -> int:
         """Return how deep sub-tasks may be nested (D17). Raises `InvalidRequest`."""
-        limit, own = self._deps.config.max_fan_out_depth, wanted.max_fan_out_depth
+        limit, own, reason = self._deps.config.max_fan_out_depth, wanted.max_fan_out_depth, "tasks.max_fan_out_depth"
+        if wanted.mode == "batch" and limit > _MAX_BATCH_DEPTH:
+            limit, reason = _MAX_BATCH_DEPTH, "mode batch"
         if own is not None and own > limit:
-            raise InvalidRequest("max_fan_out_depth", f"{own}; {limit} is possible (tasks.max_fan_out_depth)")
+            raise InvalidRequest("max_fan_out_depth", f"{own}; {limit} is possible ({reason})")
         return limit if own is None else own
 
     async def _inspect(self, wanted: ForgeTaskInput, task_id: str, claim: IdempotencyClaim | None) -> RepositoryState:
@@ -143,7 +151,7 @@ class TaskService:
         below = {task_id}
         root = (await self.get(task_id)).job.root
         for head in await self._jobs.list_descendants([root]):
-            if head.parent in below:
+            if head.kind == TaskHandler.kind and head.parent in below:
                 below.add(head.id)
                 with suppress(TaskNotFound):  # it was deleted meanwhile
                     found.append(await self.get(head.id))

@@ -6,46 +6,39 @@ guardrails, else the schema in the prompt. The response is background work: it w
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from forge_proxy.core.backend_errors import (
-    BackendFault,
-    BackendLost,
-    BackendNotReady,
-    BackendUnreachable,
-    ModelNotLoaded,
-)
+from forge_proxy.core.backend_errors import BackendFault
 from forge_proxy.core.capability import CapabilityCard
-from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
-from forge_proxy.core.errors import ForgeError, Overloaded
-from forge_proxy.core.jsontypes import Json, JsonObject, is_object, write
-from forge_proxy.core.requests.records import RequestOrigin, TokenCounts, read_token_counts
-from forge_proxy.core.stream import Chunk, ReplyBuilder
-from forge_proxy.core.tasks.models import AssembledContext, CapabilityTier, LLMCallResult, ResponseForm
+from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.requests.records import RequestOrigin, TokenCounts
+from forge_proxy.core.stream import Chunk
+from forge_proxy.core.tasks.models import AssembledContext, CallMethod, CapabilityTier, LLMCallResult, ResponseForm
+from forge_proxy.core.tasks.records import CallTerms
 from forge_proxy.core.tasks.responses import ResponseCutOff, ResponseInvalid
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.ports import Clock
-from forge_proxy.jobs.cancellation import run_cancellable
 from forge_proxy.tasks.config import TierConfig, TiersConfig
+from forge_proxy.tasks.model_replies import ModelReply, ReplyReader
+from forge_proxy.tasks.request_bodies import (
+    ResponseCorrection,
+    add_schema_note,
+    build_body,
+    limit_to_schema,
+    to_streamed_request,
+)
+from forge_proxy.tasks.server_wait import TEMPORARY_ERRORS, ServerWait
 
 T = TypeVar("T")
-_R = TypeVar("_R")
-CallMethod: TypeAlias = Literal["response_format", "tool", "prompt"]
-ReportWait: TypeAlias = Callable[[ForgeError, float], Awaitable[None]]
-"""Called with the error of an unavailable model server and the seconds until the next attempt."""
-TEMPORARY_ERRORS = (BackendLost, BackendNotReady, BackendUnreachable, ModelNotLoaded, Overloaded)
-"""Errors after which a call waits for the model server and is sent again."""
-_WAIT_SECONDS = (1, 2, 5, 10, 20, 30)
-"""Seconds between the attempts to reach an unavailable model server; the last one repeats."""
-_TOOL = "llm_response"
+SendRequest: TypeAlias = Callable[[int, JsonObject], Awaitable[ModelReply]]
+"""Returns the reply to the request with this number, from 1, and this body."""
 _ORIGIN = RequestOrigin("tasks", program="forge-proxy-task", priority="background")
 _DEFAULT_OUTPUT = 4096
 """Tokens of a response if the window is not known."""
-_SCHEMA_NOTE = "\n\nRespond with one JSON value, and nothing else, that is valid under this JSON Schema:\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +64,8 @@ class StructuredResult(Generic[T]):
     """A valid response, and the number of requests that it took."""
 
     value: T
+    context: AssembledContext
+    """The prompt as it was sent."""
     call: LLMCallResult
     requests: int
 
@@ -118,50 +113,66 @@ class StructuredCaller:
 
     async def count(self, context: AssembledContext, tier: CapabilityTier, model: str | None = None) -> int:
         """Return the tokens of a prompt: counted by the server, else calibrated by earlier calls, else estimated."""
-        request = _build_request(self.model_of(tier, model), context, TierConfig(), 1)
+        body = build_body(self.model_of(tier, model), context, TierConfig(), 1)
         try:
-            return (await self._engine.measure(request)).tokens
+            return (await self._engine.measure(to_streamed_request(body))).tokens
         except ForgeError:  # the call itself will raise it
             return context.tokens
 
+    async def find_terms(self, wanted: StructuredCall[Any], wait: ServerWait) -> CallTerms:
+        """Return how a call is made. Waits for the model server. Raises `Cancelled`."""
+        window = await wait.run(lambda: self.window_of(wanted.tier, wanted.model))
+        method = await wait.run(lambda: self._method_of(wanted))
+        return CallTerms(method, self.output_of(wanted.tier, window), window)
+
     async def call(
-        self, wanted: StructuredCall[T], cancel: asyncio.Event, report_wait: ReportWait, costs: CallCosts | None = None
+        self, wanted: StructuredCall[T], terms: CallTerms, send: SendRequest, costs: CallCosts
     ) -> StructuredResult[T]:
         """Return a valid response. An invalid one is retried once with the reason, and a truncated one with more room.
 
-        The costs are added to `costs`. While the model server is unavailable, the call waits for it. Raises
-        `Cancelled`, `ResponseInvalid`, `ResponseCutOff`, and other errors of the engine.
+        Equal replies lead to equal requests. The costs are added to `costs`. Raises `ResponseInvalid`,
+        `ResponseCutOff`, and what `send` raises.
         """
-        window = await self._wait_for_server(lambda: self.window_of(wanted.tier, wanted.model), cancel, report_wait)
-        limit = self.output_of(wanted.tier, window)
-        method = await self._wait_for_server(lambda: self._method_of(wanted), cancel, report_wait)
-        began, correction, requests = self._clock.now(), None, 0
-        costs = costs or CallCosts()
+        limit, correction, number = terms.limit, None, 0
+        context = self._complete_context(wanted, terms)
         while True:
-            requests += 1
-            costs.requests = requests
-            request = self._request(wanted, method, limit, correction)
-            reply = await self._wait_for_server(lambda: self._send(wanted, request, requests), cancel, report_wait)  # noqa: B023
+            number += 1
+            costs.requests = number
+            reply = await send(number, self._build_body(wanted, terms, context, limit, correction))
             costs.tokens += reply.tokens
-            costs.model, costs.seconds = reply.model, self._clock.now() - began
+            costs.model, costs.seconds = reply.model, costs.seconds + reply.seconds
             if reply.is_cut:
-                larger = self._more_room(wanted, limit, window)
-                if requests > 1 or larger is None:
+                larger = _find_more_room(wanted, limit, terms.window)
+                if number > 1 or larger is None:
                     raise ResponseCutOff(limit)
                 limit = larger
                 continue
             try:
                 value = wanted.parse(reply.text)
             except ResponseInvalid as error:
-                if requests > 1:
+                if number > 1:
                     raise
-                correction = _Correction(reply.text, str(error))
+                correction = ResponseCorrection(reply.text, str(error))
             else:
                 result = LLMCallResult(
                     reply.text, wanted.tier, reply.model, wanted.form, costs.tokens.prompt, costs.tokens.cached,
                     costs.tokens.completion, costs.seconds,
                 )  # fmt: skip
-                return StructuredResult(value, result, requests)
+                return StructuredResult(value, context, result, number)
+
+    async def send(self, wanted: StructuredCall[Any], wait: ServerWait, number: int, body: JsonObject) -> ModelReply:
+        """Send a request (`SendRequest`). While the model server is unavailable, waits for it.
+
+        Raises `Cancelled`, and the other errors of the engine.
+        """
+        began = self._clock.now()
+        reader = await wait.run(lambda: self._stream(wanted, number, body))
+        return self.read_reply(wanted, reader, self._clock.now() - began)
+
+    def read_reply(self, wanted: StructuredCall[Any], reader: ReplyReader, seconds: float) -> ModelReply:
+        """Return the reply to a request of a call, which took so many seconds."""
+        served = self._engine.models.resolve_cached(self.model_of(wanted.tier, wanted.model)).served
+        return reader.reply(served, seconds)
 
     async def _card(self, model: str | None) -> CapabilityCard | None:
         """Return the card of a model, which is tested first if it has none. None if it cannot be tested."""
@@ -174,7 +185,7 @@ class StructuredCaller:
         except (BackendFault, ForgeError):
             return None
 
-    async def _method_of(self, wanted: StructuredCall[T]) -> CallMethod:
+    async def _method_of(self, wanted: StructuredCall[Any]) -> CallMethod:
         if wanted.form == "blocks":
             return "prompt"
         method = self._tiers.of(wanted.tier).method
@@ -187,34 +198,22 @@ class StructuredCaller:
             return "response_format"
         return "tool" if card.calls else "prompt"
 
-    def _more_room(self, wanted: StructuredCall[T], limit: int, window: int | None) -> int | None:
-        """Return a larger limit for a response; None if there is no more room."""
-        if window is None:
-            return 2 * limit
-        room = window - wanted.context.tokens
-        return min(2 * limit, room) if room > limit else None
+    def _complete_context(self, wanted: StructuredCall[Any], terms: CallTerms) -> AssembledContext:
+        is_in_prompt = terms.method == "prompt" and wanted.form == "json"
+        return add_schema_note(wanted.context, wanted.schema) if is_in_prompt else wanted.context
 
-    def _request(
-        self, wanted: StructuredCall[T], method: CallMethod, limit: int, correction: _Correction | None
-    ) -> ChatRequest:
-        tier, context = self._tiers.of(wanted.tier), wanted.context
-        if method == "prompt" and wanted.form == "json":
-            context = replace(context, user_prompt=context.user_prompt + _SCHEMA_NOTE + write(wanted.schema))
-        request = _build_request(self.model_of(wanted.tier, wanted.model), context, tier, limit, correction)
-        if method == "response_format":
-            form: JsonObject = {
-                "type": "json_schema",
-                "json_schema": {"name": _TOOL, "strict": True, "schema": wanted.schema},
-            }
-            return replace(request, body={**request.body, "response_format": form})
-        if method == "tool":
-            return _with_tool(request, wanted.schema)
-        return request
+    def _build_body(
+        self, wanted: StructuredCall[Any], terms: CallTerms, context: AssembledContext, limit: int,
+        correction: ResponseCorrection | None,
+    ) -> JsonObject:  # fmt: skip
+        model = self.model_of(wanted.tier, wanted.model)
+        body = build_body(model, context, self._tiers.of(wanted.tier), limit, correction)
+        return limit_to_schema(body, terms.method, wanted.schema)
 
-    async def _send(self, wanted: StructuredCall[T], request: ChatRequest, number: int) -> _Reply:
-        builder, usage, model = ReplyBuilder(), None, ""
+    async def _stream(self, wanted: StructuredCall[Any], number: int, body: JsonObject) -> ReplyReader:
+        reader = ReplyReader()
         answer = self._engine.answer(
-            request,
+            to_streamed_request(body),
             self._engine.policies.guardrails,
             request_id=f"{wanted.request_id}.{number}",
             client=wanted.client,
@@ -222,78 +221,16 @@ class StructuredCaller:
         )
         async with aclosing(answer) as events:
             async for event in events:
-                if not isinstance(event, Chunk):
-                    continue
-                for delta in event.deltas:
-                    wanted.on_first_token()
-                    builder.add(delta)
-                usage = event.usage or usage
-                named = event.head.get("model")
-                model = named if isinstance(named, str) else model
-        reply = builder.reply()
-        text = next((call.arguments for call in reply.calls if call.tool == _TOOL), reply.text or "")
-        served = self._engine.models.resolve_cached(request.model).served
-        return _Reply(text, reply.finish == "length", read_token_counts(usage), served or model)
-
-    async def _wait_for_server(
-        self,
-        work: Callable[[], Coroutine[Any, Any, _R]],
-        cancel: asyncio.Event,
-        report_wait: ReportWait,
-    ) -> _R:
-        waits = 0
-        while True:
-            try:
-                return await run_cancellable(cancel, work())
-            except TEMPORARY_ERRORS as error:
-                seconds = _WAIT_SECONDS[min(waits, len(_WAIT_SECONDS) - 1)]
-                waits += 1
-                await report_wait(error, seconds)
-                await run_cancellable(cancel, asyncio.sleep(seconds))
+                if isinstance(event, Chunk):
+                    if event.deltas:
+                        wanted.on_first_token()
+                    reader.add(event)
+        return reader
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    text: str
-    is_cut: bool
-    tokens: TokenCounts
-    model: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Correction:
-    """A response that was invalid, and why."""
-
-    response: str
-    reason: str
-
-
-def _build_request(
-    model: str | None, context: AssembledContext, tier: TierConfig, limit: int, correction: _Correction | None = None
-) -> ChatRequest:
-    messages: list[dict[str, Json]] = [
-        {"role": "system", "content": context.system_prompt},
-        {"role": "user", "content": context.user_prompt},
-    ]
-    if correction is not None:
-        messages.append({"role": "assistant", "content": correction.response})
-        text = f"The response is invalid: {correction.reason}. Respond again, completely, in the required form."
-        messages.append({"role": "user", "content": text})
-    body: dict[str, Json] = {
-        "messages": [*messages], "max_tokens": limit, "stream": True, "stream_options": {"include_usage": True},
-    }  # fmt: skip
-    body |= tier.sampling
-    if tier.thinking is not None:
-        body["chat_template_kwargs"] = {"enable_thinking": tier.thinking}
-    if model is not None:
-        body["model"] = model
-    return ChatRequest(body, tuple(messages), model, stream=True, include_usage=True, limit=limit, is_converted=True)
-
-
-def _with_tool(request: ChatRequest, schema: JsonObject) -> ChatRequest:
-    parameters = schema if is_object(schema) and schema.get("type") == "object" else {"type": "object", **schema}
-    tool = ToolSpec(_TOOL, parameters, "Respond with the requested value.")
-    function: JsonObject = {"name": tool.name, "description": tool.description, "parameters": parameters}
-    choice: JsonObject = {"type": "function", "function": {"name": tool.name}}
-    body = {**request.body, "tools": [{"type": "function", "function": function}], "tool_choice": choice}
-    return replace(request, body=body, tools=(tool,), tool_choice=ToolChoice("required", (tool.name,)))
+def _find_more_room(wanted: StructuredCall[Any], limit: int, window: int | None) -> int | None:
+    """Return a larger limit for a response; None if there is no more room."""
+    if window is None:
+        return 2 * limit
+    room = window - wanted.context.tokens
+    return min(2 * limit, room) if room > limit else None

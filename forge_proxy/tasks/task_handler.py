@@ -12,7 +12,7 @@ from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadabl
 from forge_proxy.core.jobs.outcomes import write_error
 from forge_proxy.core.jobs.records import NewEvent, StoredJob
 from forge_proxy.core.store_errors import StoreUnavailable
-from forge_proxy.core.tasks.decisions import AWAIT_TURN, CONTINUE, PREPARE, START_SUB_TASKS, TIMEOUTS, AwaitReview
+from forge_proxy.core.tasks.decisions import AWAIT_TURN, CALL, CONTINUE, PREPARE, START_SUB_TASKS, TIMEOUTS, AwaitReview
 from forge_proxy.core.tasks.errors import GitFailed
 from forge_proxy.core.tasks.happenings import AttemptImpossible
 from forge_proxy.core.tasks.ids import branch_of, is_sub_task_id
@@ -21,11 +21,13 @@ from forge_proxy.jobs.cancellation import Cancelled
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.tasks.assembling import assemble_context
 from forge_proxy.tasks.attempt_errors import AttemptError
+from forge_proxy.tasks.batched_calls import discard_batches
 from forge_proxy.tasks.calling import call_llm
 from forge_proxy.tasks.evaluating import decide, evaluate_transition, fail_attempt, prepare_wait
 from forge_proxy.tasks.fanning_out import start_sub_tasks
 from forge_proxy.tasks.gathering import gather
 from forge_proxy.tasks.phase_run import PhaseRun, TaskDeps
+from forge_proxy.tasks.ports import BatchedRequestFailed
 from forge_proxy.tasks.preparing import prepare, record_baseline
 from forge_proxy.tasks.results import write_outcome
 from forge_proxy.tasks.turns import KIND, await_turn
@@ -72,6 +74,9 @@ class TaskHandler:
         except AttemptError as error:
             writer.take_staged()
             return await fail_attempt(PhaseRun(writer, self._deps), error.reason, is_final=error.is_final)
+        except BatchedRequestFailed as failed:  # the batch has repeated the request
+            writer.take_staged()
+            return await _halt(PhaseRun(writer, self._deps), phase, failed.error)
         except Exception as error:
             is_passing = isinstance(error, ForgeError | TimeoutError | OSError)
             if is_passing and phase.attempt < phase.max_attempts:
@@ -86,6 +91,8 @@ class TaskHandler:
         self._discard(PhaseRun(writer, self._deps).own_worktree)
 
     async def _run(self, run: PhaseRun, phase: RunPhase) -> NextAction:
+        if run.state.input.mode == "batch" and phase.phase != CALL.phase:
+            await discard_batches(run)
         if phase.phase == CONTINUE.phase:
             return await self._continue(run)
         return await _PHASES[phase.phase](run)

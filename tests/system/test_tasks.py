@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,9 +56,9 @@ class TaskPlace:
         self.state = folder / "state"
 
     @contextmanager
-    def daemon(self) -> Generator[Process]:
+    def daemon(self, settings: Mapping[str, str] | None = None) -> Generator[Process]:
         env = {"XDG_STATE_HOME": str(self.state), "FORGE_PROXY_TASKS__REPOSITORIES": str(self.repository.path)}
-        with daemon("--backend-url", self.model.url, env=env) as proxy:
+        with daemon("--backend-url", self.model.url, env={**env, **(settings or {})}) as proxy:
             yield proxy
 
     def run(self, proxy: Process, *words: str) -> str:

@@ -16,19 +16,26 @@ import pytest
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from forge_proxy.api.app import create_app
+from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.batches.files import Files
 from forge_proxy.core.jobs.records import JobEvent, StoredJob
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.core.tasks.findings import Baseline, Finding, ValidationResult
 from forge_proxy.core.tasks.models import ForgeTaskInput
 from forge_proxy.core.tasks.workspace import MergeMethod
+from forge_proxy.daemon.batches import build_batches
+from forge_proxy.daemon.database import SharedDatabase
+from forge_proxy.daemon.task_batches import TaskBatches
 from forge_proxy.daemon.tasks import TaskParts
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
+from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.jobs.background_tasks import BackgroundTasks
 from forge_proxy.jobs.kinds import JobKinds
 from forge_proxy.jobs.local_scheduler import LocalScheduler
@@ -36,6 +43,8 @@ from forge_proxy.jobs.phases import PhaseDeps
 from forge_proxy.jobs.ports import JobStore
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writers import JobWriters
+from forge_proxy.settings import given
+from forge_proxy.store.database import Database
 from forge_proxy.store.task_calls import TaskCallRepository
 from forge_proxy.tasks.config import TasksConfig, TiersConfig
 from forge_proxy.tasks.errors import TaskNotFound
@@ -50,8 +59,9 @@ from tests.fakes.scripted import ScriptedHttp, ScriptedResponse, whole
 from tests.fakes.task_model import TaskModel, TaskRequest
 
 SECONDS = 30
+CHAT = "/v1/chat/completions"
 CART = "class Cart:\n    def __init__(self):\n        self.items = []\n"
-_OWN = ("plan", "after", "max_attempts", "base", "models", "max_fan_out_depth", "conflicts")
+_OWN = ("plan", "after", "max_attempts", "base", "models", "max_fan_out_depth", "conflicts", "mode")
 """Fields of a submission that are not those of its task."""
 FILES: dict[str, str | bytes] = {"cart.py": CART, "README.md": "# Shop\n", "AGENTS.md": "Use type hints.\n"}
 
@@ -144,9 +154,13 @@ class World:
 
     def __init__(
         self, folder: Path, model: TaskModel, tasks: TaskService, repository: UserRepository, checks: FakeChecks,
-        http: TaskHttp,
+        http: TaskHttp, jobs: Jobs, files: Files,
     ) -> None:  # fmt: skip
         self.http = http
+        self.jobs: Jobs = jobs
+        self.files: Files = files
+        self.ahead = 0.0
+        """Seconds by which the time of batches is ahead."""
         self.checks = checks
         self.folder = folder
         self.model = model
@@ -250,6 +264,7 @@ async def open_world(
     files: dict[str, str | bytes] | None = None,
     checks: FakeChecks | None = None,
     slots: int | None = None,
+    has_batches: bool = False,
 ) -> AsyncGenerator[World]:
     """Open a world whose model answers by these rules."""
     path = folder / "repository"
@@ -277,7 +292,18 @@ async def open_world(
     def report(_: str, error: Exception) -> None:
         errors.append(error)
 
+    class OpenedDatabase(SharedDatabase):
+        async def get(self) -> Database:
+            return store.database
+
+    def now() -> float:
+        return time.time() + world.ahead
+
     config = TasksConfig(repositories=(path,), max_fan_out_depth=max_depth)
+    batching = build_batches(given({}), OpenedDatabase(""), lambda: 4, now)
+    if has_batches:
+        app = create_app(engine, backend, ServerConfig())
+        batching.executor.attach(app, (CHAT,), 1_000_000, MemoryBudget(10_000_000))
     form = {"generation": {"response_form": "json"}}
     caller = StructuredCaller(engine, TiersConfig.model_validate(tiers or form), MonotonicClock())
     checks = checks or FakeChecks()
@@ -285,10 +311,11 @@ async def open_world(
     calls = TaskCallWriter(open_calls, log)
     writing = asyncio.create_task(calls.run())
     deps = TaskDeps(
-        repositories_of(folder / "state", path), checks, caller, open_jobs, config, time.time, report, calls
-    )
+        repositories_of(folder / "state", path), checks, caller, open_jobs, config, time.time, report, calls,
+        TaskBatches(batching.files, open_jobs, now, 24) if has_batches else None,
+    )  # fmt: skip
     parts = TaskParts(deps, BackgroundTasks())
-    kinds = JobKinds(*parts.handlers())
+    kinds = JobKinds(*parts.handlers(), *batching.handlers())
     phases = PhaseDeps(kinds, time.time, report)
     writers = JobWriters(open_store, time.time)
     jobs = Jobs(writers, LocalScheduler(writers, phases, {"tasks": lambda: 4, "checks": lambda: 1}), phases)
@@ -296,7 +323,7 @@ async def open_world(
     waking = BackgroundTasks()
     waker = tasks.turn_waker(waking)
     try:
-        world = World(folder, model, tasks, repository, checks, http)
+        world = World(folder, model, tasks, repository, checks, http, jobs, batching.files)
         world.turn_lock, world.call_log, world.repositories = deps.turn_lock, calls, deps.repositories
         world.call_store = TaskCallRepository(store.database)
 
@@ -310,6 +337,7 @@ async def open_world(
         await waking.close()
         await calls.close(writing)
         await jobs.close()
+        await batching.files.close()
         await parts.cleaning.close()
         await store.close()
     assert not errors

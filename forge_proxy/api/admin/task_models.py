@@ -90,6 +90,7 @@ class TaskInfo(TaskSummary):
     sub_tasks: list[SubTaskInfo] = Field(description="Its sub-tasks and those below them, oldest first.")
     commits: dict[str, str] = Field(description="The commits of the steps.")
     waits_for: list[str] = Field(description="The tasks for which it waits before it works.")
+    batch: str | None = Field(description="The job of the batch for which it waits, in the mode `batch`.")
     halt: str = Field(description="Why it has halted, or failed.")
     failures: list[FailedAttemptJson]
     result: TaskStatus | None = Field(description="`awaiting_merge`, `merged`, `rejected` or `failed`.")
@@ -248,7 +249,7 @@ def to_info(task: StoredTask, diffs: dict[str, str], sub_tasks: Sequence[StoredT
     """Return the state of a task. `diffs` has the changes of failed attempts by their digests."""
     state, progress = task.state, task.state.progress
     outcome: Any = read_outcome(task.job.outcome)
-    result = state.result
+    result, batched = state.result, state.present_batched
     return TaskInfo(
         **dict(to_summary(task.job)),
         input=state.input,
@@ -265,6 +266,7 @@ def to_info(task: StoredTask, diffs: dict[str, str], sub_tasks: Sequence[StoredT
         sub_tasks=[to_sub_task(one) for one in sub_tasks],
         commits=state.step_commits,
         waits_for=[] if task.job.is_finished else list(state.waits_for),
+        batch=batched.batches[-1] if task.job.status == "waiting" and batched is not None else None,
         halt=state.halt,
         failures=[_to_failure(failure, diffs) for failure in state.failures],
         result=result.status if result is not None else None,

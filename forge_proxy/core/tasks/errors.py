@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forge_proxy.core.backend_errors import BackendTimeout
 from forge_proxy.core.errors import ForgeError
 
 
@@ -38,3 +39,12 @@ class MergeConflict(ForgeError):
 
 class CheckUnavailable(ForgeError):
     """A check cannot be run here; the message says what is missing."""
+
+
+class BatchedRequestExpired(BackendTimeout):
+    """The model server has not responded to the batched request of a task within its completion window."""
+
+    def __init__(self, batch_id: str, seconds: float) -> None:
+        super().__init__("", seconds)
+        hours = f"{seconds / 3600:g} h (tasks.batch_hours)"
+        self.args = (f"the batch {batch_id} has expired: the model server has not responded within {hours}",)

@@ -38,6 +38,8 @@ class TransitionSignal(StrEnum):
 
 
 TaskDomain: TypeAlias = Literal["code_generation", "research", "code_review", "documentation", "generic"]
+CallMode: TypeAlias = Literal["sync", "batch"]
+"""How calls are made: as requests whose responses are waited for, or as lines of batches."""
 
 
 def _check_id(text: str) -> str:
@@ -103,6 +105,11 @@ class ForgeTaskInput(_Model):
     after: tuple[TaskId, ...] = Field(
         default=(), max_length=20, description="Tasks that have to be merged before this one begins."
     )
+    mode: CallMode = Field(
+        default="sync",
+        description="sync: the task sends each call and waits for its response. batch: each call is a batch of one"
+        " line with the same body, and meanwhile the task takes no place in the queue of tasks.",
+    )
     max_attempts: int = Field(default=2, ge=1, le=5, description="Attempts of each step.")
     max_fan_out_depth: int | None = Field(
         default=None,
@@ -163,6 +170,8 @@ class LLMResponse(_Model):
 
 
 ResponseForm: TypeAlias = Literal["json", "blocks"]
+CallMethod: TypeAlias = Literal["response_format", "tool", "prompt"]
+"""How JSON is requested: limited by the schema, as the call of a tool, or only by the prompt."""
 
 
 @dataclass(frozen=True, slots=True)

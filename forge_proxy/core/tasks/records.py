@@ -12,7 +12,7 @@ from forge_proxy.core.jobs.errors import JobNotReadable
 from forge_proxy.core.tasks.call_record import CallOutcome
 from forge_proxy.core.tasks.decisions import Reset
 from forge_proxy.core.tasks.findings import Finding, ValidationResult
-from forge_proxy.core.tasks.models import CapabilityTier, ForgeTaskInput, ResponseForm, TaskResult
+from forge_proxy.core.tasks.models import CallMethod, CapabilityTier, ForgeTaskInput, ResponseForm, TaskResult
 from forge_proxy.core.tasks.operations import OperationName
 from forge_proxy.core.tasks.progress import TaskProgress
 from forge_proxy.core.tasks.workspace import RepositoryState, Worktree
@@ -46,6 +46,29 @@ class TaskCall:
     """0, or 1 for the request for edits that had failed."""
     at: float = 0.0
     """When the call ended, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallTerms:
+    """How a call is made, which stays the same until it has ended."""
+
+    method: CallMethod
+    limit: int
+    """The largest number of tokens of the first response."""
+    window: int | None
+    """Tokens of prompt and response together; None if they are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchedCall:
+    """A call whose requests are batches (mode `batch`)."""
+
+    round: int
+    part: int
+    """`round` and `part` as in `TaskCall`."""
+    terms: CallTerms
+    batches: tuple[str, ...]
+    """The jobs of its requests, in order: an invalid response is retried by a second batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +127,8 @@ class TaskState:
     form: ResponseForm = "json"
     responses: tuple[str, ...] = ()
     """The digests of the responses of the present attempt: the first one, and that to the request for failed edits."""
+    batched: BatchedCall | None = None
+    """The latest call of a task with the mode `batch` (`present_batched`)."""
     follow_up: tuple[Finding, ...] = ()
     """Edits that failed and are requested again."""
     written: tuple[str, ...] = ()
@@ -139,6 +164,12 @@ class TaskState:
     parent: ParentLink | None = None
     step_commits: dict[str, str] = field(default_factory=dict[str, str])
     """The commits of the steps, by their ids."""
+
+    @property
+    def present_batched(self) -> BatchedCall | None:
+        """The present call, if a request of it has become a batch."""
+        found, place = self.batched, (self.progress.attempts, len(self.responses))
+        return found if found is not None and (found.round, found.part) == place else None
 
     @property
     def step_id(self) -> str | None:
