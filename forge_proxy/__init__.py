@@ -223,15 +223,16 @@ _NAMES = {
     "backends.config": "BackendChoiceError",
     "backends.llama_server.commands": "Superseded SwitchFailed",
     "backends.llama_server.instance": "CannotStart",
+    "core.backend_errors": "BackendBroke BackendDown BackendError BackendFault BackendLost BackendNotReady"
+    " BackendTimeout BackendUnreachable ContextOverflow LimitTooLarge ModelNotLoaded"
+    " RequestFormatRejected ResponseTooDeep ResponseTooLarge RouteNotSupported UnexpectedStatus"
+    " ThinkingNotSupportedError ToolsRejected UnreadCall",
     "core.budget": "Budget BudgetMode",
+    "core.budget_errors": "BudgetResolutionError BudgetUnchanged ContextBudgetExceeded",
     "core.chat": "ToolSpec",
     "core.compaction": "CompactStrategy NoCompact SlidingWindowCompact TieredCompact",
-    "core.errors": "BackendBroke BackendDown BackendError BackendFault BackendLost BackendNotReady BackendTimeout"
-    " BackendUnreachable BudgetResolutionError BudgetUnchanged ContextBudgetExceeded ContextOverflow"
-    " EmptyAnswer ForgeError GuardrailsBroken InvalidRequest LimitTooLarge ModelNotLoaded OutOfMemory"
-    " Overloaded RequestCancelled RequestFormatRejected ResponseTooDeep ResponseTooLarge RouteNotSupported"
-    " UnexpectedStatus ThinkingNotSupportedError ToolCallInvalid ToolChoiceUnsatisfied ToolsRejected UnknownModel"
-    " UnreadCall",
+    "core.errors": "EmptyAnswer ForgeError GuardrailsBroken InvalidRequest OutOfMemory Overloaded RequestCancelled"
+    " ToolCallInvalid ToolChoiceUnsatisfied UnknownModel",
     "core.jsontypes": "Json",
     "core.messages": "Message MessageFormat MessageMeta MessageRole MessageType ToolCall ToolCallInfo",
     "core.sampling": "UnsupportedModelError",
