@@ -29,6 +29,8 @@ from forge_proxy.tasks.task_handler import TaskHandler
 
 AUTHOR = ("forge-proxy", "forge-proxy@localhost")
 """The author of the commits of tasks."""
+_TURN_SECONDS = 600.0
+"""After how long a task of several daemons looks again whether it has its turn."""
 
 
 def recorded_repositories(state: Path, configured: Sequence[Path] = ()) -> AllowedRepositories:
@@ -86,5 +88,17 @@ def build_tasks(
     )
     checks: Checks = RepositoryChecks(repositories, chosen)
     caller = StructuredCaller(engine, settings.tiers, MonotonicClock())
-    deps = TaskDeps(repositories, checks, caller, open_jobs, settings.tasks, time.time, report, call_log, batches)
+    turn_seconds = _TURN_SECONDS if settings.jobs.scheduler == "temporal" else None
+    deps = TaskDeps(
+        repositories,
+        checks,
+        caller,
+        open_jobs,
+        settings.tasks,
+        time.time,
+        report,
+        call_log,
+        batches,
+        turn_seconds=turn_seconds,
+    )
     return TaskParts(deps, BackgroundTasks())

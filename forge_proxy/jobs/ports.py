@@ -167,6 +167,13 @@ class JobStore(Protocol):
         """Delete a notification: it was sent, or will not be."""
         ...
 
+    def lock(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Return a lock against the other daemons that share the store; it does not exclude tasks of this one.
+
+        A daemon that dies while it holds the lock loses it. Raises `StoreUnavailable` if another one holds it for long.
+        """
+        ...
+
     async def delete(self, job_id: str) -> None:
         """Delete a job, its descendants, their events, and the documents to which no other job refers.
 

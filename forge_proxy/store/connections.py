@@ -20,10 +20,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from forge_proxy.core.store_errors import StoreInUse, StoreLost
 from forge_proxy.store.config import find_sqlite_file
 
-_LOCK_KEY = 0x666F7267
-"""Key of the PostgreSQL advisory lock: "forg" in ASCII."""
-WAIT_FOR_MIGRATIONS = f"SELECT pg_advisory_xact_lock({_LOCK_KEY + 1})"
+LOCK_KEY = 0x666F7267
+"""Key of PostgreSQL's advisory locks: "forg" in ASCII."""
+WAIT_FOR_MIGRATIONS = f"SELECT pg_advisory_xact_lock({LOCK_KEY + 1})"
 """Lets one daemon of several migrate the tables, until its transaction ends."""
+LIMIT_LOCKS = ("SET LOCAL lock_timeout = '10s'", "SET LOCAL idle_in_transaction_session_timeout = '30s'")
+"""Limits how long a transaction waits for a lock, and how long one that hangs holds it."""
 _BUSY_SECONDS = 5.0
 """How long SQLite waits for other programs that have the file locked."""
 _QUEUE_SECONDS = 10.0
@@ -141,7 +143,7 @@ def _lock_shared(connection: DBAPIConnection, _: Any) -> None:
 
 def _lock(connection: DBAPIConnection, function: str) -> None:
     cursor = connection.cursor()
-    cursor.execute(f"SELECT {function}({_LOCK_KEY})")
+    cursor.execute(f"SELECT {function}({LOCK_KEY})")
     (is_locked,) = cursor.fetchone() or (False,)
     cursor.close()
     connection.commit()

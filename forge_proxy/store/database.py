@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager, suppress
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from forge_proxy.core.store_errors import StoreFull, StoreLocked, StoreUnavailable
-from forge_proxy.store.connections import WAIT_FOR_MIGRATIONS, DatabaseConnections
+from forge_proxy.store.connections import LIMIT_LOCKS, LOCK_KEY, WAIT_FOR_MIGRATIONS, DatabaseConnections
 from forge_proxy.store.tables import METADATA
 
 _POSTGRES_DISK_FULL = "53100"
@@ -50,6 +50,21 @@ class Database:
         self._connections.check()
         async with self._count(), _transaction(self._connections.readers) as connection:
             yield connection
+
+    @asynccontextmanager
+    async def lock(self, name: str) -> AsyncGenerator[None]:
+        """Hold a lock against the other daemons that share the database. SQLite has none, because one daemon uses it.
+
+        Raises `StoreUnavailable`.
+        """
+        if self._connections.readers.dialect.name == "sqlite":
+            yield
+            return
+        async with self.read() as connection:
+            for statement in LIMIT_LOCKS:
+                await connection.exec_driver_sql(statement)
+            await connection.execute(select(func.pg_advisory_xact_lock(LOCK_KEY, func.hashtext(name))))
+            yield
 
     @asynccontextmanager
     async def _count(self) -> AsyncGenerator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -223,6 +224,10 @@ class JobRepository:
         which = (JOB_NOTIFICATIONS.c.job_id == notification.job_id, JOB_NOTIFICATIONS.c.event == notification.event)
         async with self._database.write() as connection:
             await connection.execute(delete(JOB_NOTIFICATIONS).where(*which))
+
+    def lock(self, name: str) -> AbstractAsyncContextManager[None]:
+        """See the port."""
+        return self._database.lock(name)
 
     async def delete(self, job_id: str) -> None:
         """See the port."""

@@ -43,6 +43,8 @@ class TaskDeps:
     """None: tasks cannot have the mode `batch`."""
     turn_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a task looks whether it has its turn, and stores that."""
+    turn_seconds: float | None = None
+    """After how long a task that waits for its turn looks again. None: only a change of another task wakes it."""
     prefixes: SharedPrefixes = field(default_factory=SharedPrefixes)
     """Of the calls of sub-tasks, by their parents."""
 

@@ -1,5 +1,6 @@
-"""`await_turn`: a task waits for its predecessors, and for tasks that write the same files. Nothing is polled: a task
-that ends or waits for a person wakes those that may wait for it.
+"""`await_turn`: a task waits for its predecessors, and for tasks that write the same files. A task that ends or
+waits for a person wakes those that may wait for it. Nothing is polled, unless several daemons share the tasks: the one
+that would have woken a task may be killed, and the others do not start again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ async def await_turn(run: PhaseRun) -> NextAction:
     if not run.state.is_admitted:
         if (action := await _await_predecessors(run)) is not None:
             return action
-        async with run.deps.turn_lock:  # two tasks must not both find that nothing is in their way
+        store = await run.deps.open_jobs()
+        async with run.deps.turn_lock, store.lock("turns"):  # two tasks must not both find that nothing is in their way
             blockers = await _find_blockers(run)
             if blockers:
                 return _wait(run, blockers)
@@ -78,7 +80,8 @@ def _end_of(job: StoredJob, state: TaskState) -> PredecessorEnd:
 def _wait(run: PhaseRun, blockers: tuple[str, ...]) -> Wait:
     if blockers != run.state.waits_for:
         run.stage(run.event("waiting_for", tasks=[*blockers]), waits_for=blockers)
-    return Wait(None, AWAIT_TURN)
+    seconds = run.deps.turn_seconds
+    return Wait(None if seconds is None else run.deps.now() + seconds, AWAIT_TURN)
 
 
 async def _admit(run: PhaseRun) -> None:

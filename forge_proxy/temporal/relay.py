@@ -10,10 +10,10 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from forge_proxy.core.jobs.errors import JobNotFound
-from forge_proxy.core.jobs.records import JobHead, OutboxEntry
+from forge_proxy.core.jobs.records import OutboxEntry
 from forge_proxy.jobs.writers import JobWriters
 from forge_proxy.temporal.ports import OpenOutbox
-from forge_proxy.temporal.workflow import CONTROL_QUEUE, WORKFLOW, JobInput
+from forge_proxy.temporal.workflow import CONTROL_QUEUE, WORKFLOW, JobInput, workflow_id
 
 _PAGE = 100
 _CHECK_SECONDS = 15.0
@@ -51,20 +51,21 @@ class OutboxRelay:
         if head.is_finished:
             return True
         if head.parent is not None:  # the workflow of its parent starts it
-            return await _signal_child(client, entry, head)
+            return await _signal_child(client, entry, workflow_id(self._prefix, head.id))
         signal = None if entry.signal == "start" else entry.signal
         await client.start_workflow(
-            WORKFLOW, JobInput(head.id, self._prefix), id=head.id, task_queue=self._prefix + CONTROL_QUEUE,
+            WORKFLOW, JobInput(head.id, self._prefix), id=workflow_id(self._prefix, head.id),
+            task_queue=self._prefix + CONTROL_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING, start_signal=signal,
         )  # fmt: skip
         return True
 
 
-async def _signal_child(client: Client, entry: OutboxEntry, head: JobHead) -> bool:
+async def _signal_child(client: Client, entry: OutboxEntry, child_id: str) -> bool:
     if entry.signal == "start":
         return True
     try:
-        await client.get_workflow_handle(head.id).signal(entry.signal)
+        await client.get_workflow_handle(child_id).signal(entry.signal)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise

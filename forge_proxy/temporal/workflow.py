@@ -27,6 +27,11 @@ _MARGIN = timedelta(seconds=30)
 _PAUSE = 2.0
 
 
+def workflow_id(queue_prefix: str, job_id: str) -> str:
+    """Return the id of the workflow of a job. The ids of tasks may be those of another database in the namespace."""
+    return queue_prefix + job_id
+
+
 @dataclass(frozen=True)
 class JobInput:
     """The input of a workflow."""
@@ -126,7 +131,9 @@ class JobWorkflow:
 
     async def _start_child(self, job_id: str) -> workflow.ChildWorkflowHandle[JobWorkflow, None] | None:
         child = JobInput(job_id, self._job.queue_prefix, is_cancelled=self._is_cancelled)
+        is_prefixed = workflow.info().workflow_id == workflow_id(self._job.queue_prefix, self._job.job_id)
+        child_id = workflow_id(self._job.queue_prefix, job_id) if is_prefixed else job_id  # the histories have none
         try:
-            return await workflow.start_child_workflow(JobWorkflow.run, child, id=job_id)
+            return await workflow.start_child_workflow(JobWorkflow.run, child, id=child_id)
         except WorkflowAlreadyStartedError:
             return None

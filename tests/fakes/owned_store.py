@@ -20,9 +20,9 @@ class OwnedJobRepository(JobRepository):
         return self._owned
 
     @classmethod
-    async def open(cls, url: str) -> OwnedJobRepository:
+    async def open(cls, url: str, *, is_shared: bool = False) -> OwnedJobRepository:
         """Open the database at a URL. Raises `StoreUnavailable`."""
-        return cls(await open_database(url))
+        return cls(await open_database(url, is_shared=is_shared))
 
     async def delete_all(self) -> None:
         """Delete every job that has no parent, and with it those below it."""

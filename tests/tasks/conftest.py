@@ -171,6 +171,7 @@ class World:
         self.repositories: Repositories | None = None
         self.call_log: TaskCallWriter | None = None
         self.call_store: TaskCallRepository | None = None
+        self.store: OwnedJobRepository
         self.turn_lock = asyncio.Lock()
         """Held, it keeps tasks from looking whether they have their turn."""
         self.waker_is_deaf = False
@@ -265,8 +266,10 @@ async def open_world(
     checks: FakeChecks | None = None,
     slots: int | None = None,
     has_batches: bool = False,
+    shared: str | None = None,
+    turn_seconds: float | None = None,
 ) -> AsyncGenerator[World]:
-    """Open a world whose model answers by these rules."""
+    """Open a world whose model answers by these rules. `shared` is a database that it shares with others."""
     path = folder / "repository"
     repository = UserRepository(path) if path.exists() else create_repository(path, files or FILES)
     model = TaskModel.of(*rules)
@@ -274,7 +277,8 @@ async def open_world(
     backend = OpenAICompatible("http://scripted", http)
     admission = None if slots is None else Admission(backend, MonotonicClock(), lambda _: None, slots=slots)
     engine = Engine(EngineConfig(backend, MonotonicClock(), lambda _: None, admission=admission))
-    store = await OwnedJobRepository.open(f"sqlite+aiosqlite:///{folder}/jobs.db")
+    url = shared or f"sqlite+aiosqlite:///{folder}/jobs.db"
+    store = await OwnedJobRepository.open(url, is_shared=shared is not None)
     errors: list[Exception] = []
 
     @asynccontextmanager
@@ -313,6 +317,7 @@ async def open_world(
     deps = TaskDeps(
         repositories_of(folder / "state", path), checks, caller, open_jobs, config, time.time, report, calls,
         TaskBatches(batching.files, open_jobs, now, 24) if has_batches else None,
+        turn_seconds=turn_seconds,
     )  # fmt: skip
     parts = TaskParts(deps, BackgroundTasks())
     kinds = JobKinds(*parts.handlers(), *batching.handlers())
@@ -325,6 +330,7 @@ async def open_world(
     try:
         world = World(folder, model, tasks, repository, checks, http, jobs, batching.files)
         world.turn_lock, world.call_log, world.repositories = deps.turn_lock, calls, deps.repositories
+        world.store = store
         world.call_store = TaskCallRepository(store.database)
 
         def wake(before: StoredJob, after: StoredJob) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.jobs.records import StoredJob
+from forge_proxy.tasks.errors import TaskNotFound
+from tests.fakes.postgres import Postgres
 from tests.tasks.conftest import World, open_world
 from tests.tasks.test_single_step import AFTER, GOOD, bad
 
@@ -138,6 +142,16 @@ async def test_s_step_a_task_whose_wake_was_lost_continues_after_a_restart(folde
         assert (await world.wait(*WAITS, task_id="two")).job.status == "requires_action"
 
 
+async def test_s_step_a_task_of_several_daemons_looks_again_if_its_wake_was_lost(folder: Path) -> None:
+    async with open_world(folder, GOOD, turn_seconds=0.2) as world:
+        world.waker_is_deaf = True
+        await submit_two(world)
+        done = await world.wait(*WAITS, task_id="two")
+
+        assert done.job.status == "requires_action"
+        assert (await kinds(world, "two")).count("waiting_for") == 1  # it is not reported again and again
+
+
 async def test_s_step_requested_changes_wait_for_a_task_that_has_begun_meanwhile(folder: Path) -> None:
     async with open_world(folder, GOOD) as world:
         await world.submit(task_id="one")
@@ -168,3 +182,37 @@ async def test_s_step_a_cancelled_task_lets_the_next_one_work(folder: Path) -> N
 
         assert done.job.status == "requires_action"
         assert (await world.tasks.get("one")).job.status == "cancelled"
+
+
+async def test_s_step_daemons_that_share_a_database_admit_one_task(folder: Path, postgres_server: Postgres) -> None:
+    url, has_looked = postgres_server.create_database(), asyncio.Event()
+    async with open_world(folder, GOOD, shared=url) as first, open_world(folder, GOOD, shared=url) as second:
+        second.waker_is_deaf = True
+        with pytest.raises(TaskNotFound):  # its store is opened while there is nothing to continue
+            await second.tasks.get("one")
+        await first.submit(task_id="one")
+        await first.wait("requires_action", task_id="one")
+        get = second.store.get
+
+        async def get_slowly(job_id: str) -> StoredJob:
+            """After a look at one, wait until the other daemon waits to look, or has admitted it."""
+            found = await get(job_id)
+            if job_id == "one" and not has_looked.is_set():
+                has_looked.set()
+                while not (await waits_for_lock(first) or (await first.tasks.get("one")).state.is_admitted):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            return found
+
+        second.store.get = get_slowly
+        await second.submit(task_id="two")
+        await has_looked.wait()
+        await first.tasks.request_changes("one", "Name it sum.")
+
+        assert (await first.wait("waiting", task_id="one")).state.waits_for == ("two",)
+
+
+async def waits_for_lock(world: World) -> bool:
+    """Whether a daemon waits for a lock in the database."""
+    query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    async with world.store.database.read() as connection:
+        return bool((await connection.exec_driver_sql(query)).scalar_one())
