@@ -41,7 +41,7 @@ class BatchLineExecutor:
         self._limited = BodyLimitMiddleware(app.router, limit, memory)
 
     async def send(self, request: LineRequest) -> LineResponse:
-        """See the port."""
+        """See `LineExecutor`."""
         assert self._limited is not None  # noqa: S101  # jobs start once the daemon is built
         body = _without_stream(request.body) if request.endpoint.startswith(_OLLAMA) else request.body
         scope = self._scope_of(request, len(body))

@@ -106,9 +106,9 @@ class LargeBodies:
             return await run_slices(read_large_body(pieces.pop()))
 
     async def convert(self, size: int, convert: Callable[[], _T]) -> _T:
-        """Return the result of converting `size` bytes of JSON between formats, in a thread if they are many.
+        """Convert `size` bytes of JSON between formats, in a thread if there are many. Returns the result of `convert`.
 
-        One at a time, as the event loop has to compete with each thread for the interpreter.
+        Threads run one at a time, because each of them competes with the event loop for the interpreter lock.
         """
         if size <= LARGE:
             return convert()

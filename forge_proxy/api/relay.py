@@ -84,7 +84,7 @@ class RelayEndpoint:
         runs_model: bool = True,
         after: Callable[[], None] | None = None,
     ) -> Response:
-        """Relay a request, with the body that `read` returns. Calls `after` if the model server did what it says."""
+        """Relay a request, with the body that `read` returns. Calls `after` if the model server reports success."""
         headers = {"x-request-id": request_id_of(request)}
         try:
             await self._engine.turns.take()

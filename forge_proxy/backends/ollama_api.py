@@ -58,7 +58,7 @@ class OllamaApi:
 
     @asynccontextmanager
     async def chat(self, call: ModelCall, body: RequestBody) -> AsyncGenerator[HttpResponse]:
-        """Send a chat request, the encoded call. The caller checks the status of the response."""
+        """Send the call, encoded as `body`, and yield the response, whose status the caller checks."""
         headers = trace_headers(self._headers, call)
         async with self._http.open("POST", f"{self.url}/api/chat", body=body, headers=headers) as response:
             yield response

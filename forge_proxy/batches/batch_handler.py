@@ -43,18 +43,18 @@ class BatchHandler:
         self._max_body = max_body
 
     def first_action(self, job: StoredJob) -> RunPhase:
-        """See the port."""
+        """See `JobHandler`."""
         return _VALIDATE
 
     async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
-        """See the port."""
+        """See `JobHandler`."""
         state = read_batch(writer.state)
         if phase.phase == _VALIDATE.phase:
             return await self._validate(writer, state)
         return await self._finish(writer, state)
 
     def on_cancel(self, writer: JobWriter) -> None:
-        """See the port. Only a batch that has no shards is cancelled like other jobs."""
+        """See `JobHandler`. Only a batch that has no shards is cancelled like other jobs."""
         self._deps.gate.forget(writer.job.id)
 
     async def _validate(self, writer: JobWriter, state: BatchState) -> NextAction:

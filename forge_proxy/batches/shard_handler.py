@@ -56,11 +56,11 @@ class ShardHandler:
         self._deps = deps
 
     def first_action(self, job: StoredJob) -> RunPhase:
-        """See the port."""
+        """See `JobHandler`."""
         return RunPhase("lines", "lines", max_attempts=3)
 
     async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
-        """Send the lines that have no result yet. See the port."""
+        """Send the lines that have no result yet. See `JobHandler`."""
         state, files = read_shard(writer.state), self._deps.files
         lines = await files.run(self._find_lines(writer, state))
         if lines is None:
@@ -81,7 +81,7 @@ class ShardHandler:
         return [line for line in await read_planned(store, state) if line.number not in done]
 
     def on_cancel(self, writer: JobWriter) -> None:
-        """See the port. The results are stored already."""
+        """See `JobHandler`. The results are stored already."""
 
 
 async def read_planned(store: JobStore, state: ShardState) -> list[PlannedLine]:

@@ -48,12 +48,12 @@ class BubblewrapSandbox:
                 self._options = await self._find_options()
 
     def mount_point(self, workplace: Workplace) -> Path:
-        """See the port. The worktree takes the place of the repository, to which virtual environments refer."""
+        """See `CommandRunner`. The worktree takes the place of the repository, to which virtual environments refer."""
         is_bare = not (workplace.repository / ".git").exists()
         return workplace.worktree if is_bare else workplace.repository
 
     async def run(self, command: Sequence[str], workplace: Workplace, seconds: float) -> ProgramOutput:
-        """See the port."""
+        """See `CommandRunner`."""
         await self.probe()
         words, path = await asyncio.to_thread(self._mount, workplace)
         limited = limit_command(command, self._limits)

@@ -85,7 +85,7 @@ class RepositoryChecks:
         self._committed: LRUCache[tuple[str, str, str], bytes | None] = LRUCache(_MAX_CACHED)
 
     async def fix(self, request: CheckedRequest) -> None:
-        """See the port."""
+        """See `Checks`."""
         worktree = request.worktree
         if configured := (await self._read_check_file(worktree)).fix or self._settings.fix:
             for fixer in plan_commands(configured, await find_files(worktree, request.files)):
@@ -98,13 +98,13 @@ class RepositoryChecks:
                 await self._run(plan_fixer("format", ruff.format(formatted)), worktree)
 
     async def record_baseline(self, request: CheckedRequest) -> Baseline:
-        """See the port."""
+        """See `Checks`."""
         outcomes = await self._run_all(request)
         findings = tuple(finding for outcome in outcomes for finding in outcome.report.findings)
         return Baseline(findings, _count_tests(outcomes))
 
     async def run(self, request: CheckedRequest, baseline: Baseline) -> Sequence[ValidationResult]:
-        """See the port.
+        """See `Checks`.
 
         Results of the checks `settings` and `sources` are there only if they have failed: a changed setting of a tool,
         and a check that has changed the files that it checks.

@@ -19,11 +19,11 @@ class Unsandboxed:
         self._limits = limits
 
     def mount_point(self, workplace: Workplace) -> Path:
-        """See the port."""
+        """See `CommandRunner`."""
         return workplace.worktree
 
     async def run(self, command: Sequence[str], workplace: Workplace, seconds: float) -> ProgramOutput:
-        """See the port."""
+        """See `CommandRunner`."""
         env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(Path.home())}
         try:
             return await run_program(

@@ -46,7 +46,7 @@ class BackendTimeout(BackendFault):
 
 
 class BackendBroke(BackendFault):
-    """The response was interrupted or became unparseable after it had begun."""
+    """The response was interrupted or became unparseable after it had begun. With `is_passing`, it may be retried."""
 
     def __init__(self, url: str, cause: str, *, is_passing: bool = True) -> None:
         super().__init__(f"the response of the model server at {url} was interrupted: {cause}", url=url)

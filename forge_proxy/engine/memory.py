@@ -126,7 +126,7 @@ class MemoryBudget:
         self.used += size
 
     def release(self, size: int) -> None:
-        """Return `size` bytes that were reserved or added."""
+        """Release `size` bytes that were reserved or added, and admit waiters for which there is room now."""
         self.used -= size
         self._admit()
 

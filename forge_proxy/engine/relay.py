@@ -1,4 +1,4 @@
-"""Relays requests that only the model server interprets: with a slot of the queue, and with the names of the models."""
+"""Relays requests that only the model server interprets. They share its slots, and model names are resolved."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _SECONDS = 60.0
 _LIMIT = 512
 """Completion tokens of a response: room for some reasoning, a bound on endless output."""
 _REFUSALS = frozenset({400, 422, 500, 501})
-"""Statuses with which servers reject tools. Others have a different cause, from which no card can be made."""
+"""Statuses with which servers reject tools. After any other error nothing is known of the model, so it gets no card."""
 _SCHEMA: JsonObject = {
     "type": "object",
     "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},

@@ -31,7 +31,7 @@ class GitRepositories:
         self._submodules: dict[Path, Sequence[str]] = {}
 
     async def inspect(self, path: str, base: str | None, task_id: str) -> RepositoryState:
-        """See the port."""
+        """See `Repositories`."""
         top = await asyncio.to_thread(find_folder, Path(path))
         if top is None:
             raise RepositoryUnusable(f"{path}: there is no such folder")
@@ -46,34 +46,34 @@ class GitRepositories:
         return state
 
     async def create_worktree(self, repository: str, task_id: str, commit: str) -> Worktree:
-        """See the port."""
+        """See `Repositories`."""
         opened = await self._open(Path(repository))
         return _to_value(await self._worktrees.create(opened, task_id, await check_commit(opened, commit)))
 
     async def open_worktree(self, repository: str, task_id: str, commit: str) -> Worktree:
-        """See the port."""
+        """See `Repositories`."""
         return _to_value(await self._worktrees.open(await self._open(Path(repository)), task_id, commit))
 
     async def reset(self, worktree: Worktree, commit: str | None = None) -> None:
-        """See the port."""
+        """See `Repositories`."""
         await changes.reset(await self._enter(worktree), commit)
 
     async def remove_worktree(self, worktree: Worktree, *, keep_branch: bool = True) -> None:
-        """See the port."""
+        """See `Repositories`."""
         repository = await self._open(Path(worktree.repository))
         await self._worktrees.remove(repository, worktree.task_id, keep_branch=keep_branch)
 
     async def head(self, worktree: Worktree) -> str:
-        """See the port."""
+        """See `Repositories`."""
         return await (await self._enter(worktree)).head()
 
     async def read(self, worktree: Worktree, path: str) -> FileContent | None:
-        """See the port."""
+        """See `Repositories`."""
         await self._check_submodules(worktree, [path])
         return await asyncio.to_thread(WorktreeFiles(Path(worktree.path)).read, path)
 
     async def write(self, worktree: Worktree, files: Mapping[str, bytes]) -> None:
-        """See the port."""
+        """See `Repositories`."""
         await self._check_submodules(worktree, files)
         opened = await self._enter(worktree)
         for path, name in (await changes.list_filters(opened, list(files))).items():
@@ -83,39 +83,39 @@ class GitRepositories:
         await asyncio.to_thread(WorktreeFiles(opened.path).write, files)
 
     async def list_files(self, worktree: Worktree) -> Sequence[str]:
-        """See the port."""
+        """See `Repositories`."""
         return await changes.list_files(await self._enter(worktree))
 
     async def changed_files(self, worktree: Worktree, since: str | None = None) -> Sequence[str]:
-        """See the port."""
+        """See `Repositories`."""
         return await changes.changed_files(await self._enter(worktree), since)
 
     async def commit(self, worktree: Worktree, message: str, parent: str, paths: Sequence[str] | None = None) -> str:
-        """See the port. With `paths`, other changes stay uncommitted: what a check has left behind."""
+        """See `Repositories`. With `paths`, other changes stay uncommitted: what a check has left behind."""
         return await changes.commit_changes(await self._enter(worktree), message, parent, paths)
 
     async def diff(self, repository: str, base: str, head: str) -> str:
-        """See the port. Longer diffs are cut in the middle."""
+        """See `Repositories`. Longer diffs are cut in the middle."""
         return await (await self._open(Path(repository))).diff(base, head, _MAX_DIFF_BYTES)
 
     async def diff_worktree(self, worktree: Worktree) -> str:
-        """See the port."""
+        """See `Repositories`."""
         return await changes.diff_worktree(await self._enter(worktree), _MAX_DIFF_BYTES)
 
     async def branch_head(self, repository: str, branch: str) -> str | None:
-        """See the port."""
+        """See `Repositories`."""
         return await (await self._open(Path(repository))).branch_head(branch)
 
     async def merge(
         self, repository: str, branch: str, base: str, *, expected_head: str, expected_base: str,
         method: MergeMethod, message: str,
     ) -> MergeResult:  # fmt: skip
-        """See the port."""
+        """See `Repositories`."""
         approval = review.Approval(branch, base, expected_head, expected_base, method, message)
         return await review.merge(await self._open(Path(repository)), approval)
 
     async def delete_branch(self, repository: str, branch: str) -> None:
-        """See the port."""
+        """See `Repositories`."""
         await delete_branch(await self._open(Path(repository)), branch)
 
     async def read_committed(self, repository: str, commit: str, path: str) -> bytes | None:

@@ -35,13 +35,13 @@ class LocalScheduler:
         writers.subscribe(self._changed, self._read_unfinished)
 
     async def start(self, job_id: str, action: StoredAction) -> None:
-        """See the port."""
+        """See `JobScheduler`."""
         writer = await self._writers.get(job_id)
         if writer.job.status == "queued" and writer.executions == 0:  # it may have started since it was read
             self._start(writer)
 
     async def wake(self, job_id: str) -> None:
-        """See the port."""
+        """See `JobScheduler`."""
         async with self._writers.lock(job_id) as writer:
             if writer.job.is_finished or writer.job.wake_requested:
                 return
@@ -52,7 +52,7 @@ class LocalScheduler:
                 await writer.write(NewEvent("wake_requested", {}), wake_requested=True)
 
     async def cancel(self, job_id: str) -> StoredJob:
-        """See the port."""
+        """See `JobScheduler`."""
         store = await self._writers.store()
         async with self._writers.lock(job_id) as writer:
             job = writer.job
@@ -69,15 +69,15 @@ class LocalScheduler:
         return writer.job
 
     async def recover(self) -> None:
-        """See the port."""
+        """See `JobScheduler`."""
         await self._writers.store()
 
     def status(self) -> SchedulerStatus:
-        """See the port."""
+        """See `JobScheduler`."""
         return SchedulerStatus("local", self._queues.status())
 
     async def close(self) -> None:
-        """See the port."""
+        """See `JobScheduler`."""
         self._timer.close()
         await self._tasks.close()
 

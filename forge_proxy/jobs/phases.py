@@ -73,7 +73,7 @@ async def store_running(writer: JobWriter, phase: RunPhase) -> None:
 
 
 async def store_cancelled(writer: JobWriter, kinds: JobKinds, *, wait: bool = False) -> None:
-    """Store the status `cancelled`, with what the kind of the job still has to store."""
+    """Store the status `cancelled`, with what the handler's `on_cancel` stages. Discards earlier staged changes."""
     writer.take_staged()
     kinds.find_handler(writer.job.kind).on_cancel(writer)
     await store_action(writer, Finished("cancelled"), wait=wait)

@@ -28,17 +28,17 @@ class ConversationRepository:
         self._database = database
 
     async def create(self, conversation: StoredConversation) -> None:
-        """See the port."""
+        """See `ConversationStore`."""
         async with self._database.write() as connection:
             await keep_conversation(connection, conversation)
 
     async def get(self, conversation_id: str, owner: str, now: float) -> StoredConversation:
-        """See the port."""
+        """See `ConversationStore`."""
         async with self._database.read() as connection:
             return await _find(connection, conversation_id, owner, now)
 
     async def update(self, conversation_id: str, owner: str, now: float, metadata: str) -> StoredConversation:
-        """See the port."""
+        """See `ConversationStore`."""
         async with self._database.write() as connection:
             await _find(connection, conversation_id, owner, now)
             where = _is(conversation_id, owner)
@@ -46,7 +46,7 @@ class ConversationRepository:
             return await _find(connection, conversation_id, owner, now)
 
     async def delete(self, conversation_id: str, owner: str, now: float) -> None:
-        """See the port."""
+        """See `ConversationStore`."""
         own = _responses_of(conversation_id, owner)
         async with self._database.write() as connection:
             await _find(connection, conversation_id, owner, now)
@@ -57,7 +57,7 @@ class ConversationRepository:
     async def add(
         self, conversation: StoredConversation, added_id: str, now: float, items: Sequence[StoredItem], limit: int
     ) -> None:
-        """See the port."""
+        """See `ConversationStore`."""
         own = _responses_of(conversation.id, conversation.owner)
         size = sum(len(item.data) for item in items)
         row = {
@@ -78,7 +78,7 @@ class ConversationRepository:
             await keep_conversation(connection, conversation)
 
     async def remove_item(self, conversation_id: str, owner: str, now: float, item_id: str) -> StoredConversation:
-        """See the port."""
+        """See `ConversationStore`."""
         chosen = (ITEMS.c.id == item_id, *_responses_of(conversation_id, owner))
         joined = ITEMS.join(RESPONSES, RESPONSES.c.id == ITEMS.c.response_id)
         query: Any = (

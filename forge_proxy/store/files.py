@@ -30,14 +30,14 @@ class FileRepository:
         self._database = database
 
     async def create(self, file: StoredFile) -> None:
-        """See the port."""
+        """See `FileStore`."""
         async with self._database.write() as connection:
             await connection.execute(delete(FILES).where(FILES.c.expires_at <= file.created_at))
             await connection.execute(delete(FILES).where(FILES.c.id == file.id))
             await connection.execute(insert(FILES).values(**asdict(file), is_complete=False))
 
     async def append(self, file_id: str, position: int, blocks: Sequence[bytes]) -> None:
-        """See the port."""
+        """See `FileStore`."""
         packed = await asyncio.to_thread(lambda: [zlib.compress(block, _LEVEL) for block in blocks])
         rows = [{"file_id": file_id, "position": at, "data": data} for at, data in enumerate(packed, position)]
         try:
@@ -47,26 +47,26 @@ class FileRepository:
             raise StoredFileNotFound(file_id) from error
 
     async def complete(self, file: StoredFile) -> None:
-        """See the port."""
+        """See `FileStore`."""
         async with self._database.write() as connection:
             changed = update(FILES).where(FILES.c.id == file.id).values(**asdict(file), is_complete=True)
             if (await connection.execute(changed)).rowcount == 0:
                 raise StoredFileNotFound(file.id)
 
     async def discard(self, file_id: str) -> None:
-        """See the port."""
+        """See `FileStore`."""
         async with self._database.write() as connection:
             await connection.execute(delete(FILES).where(FILES.c.id == file_id, ~FILES.c.is_complete))
 
     async def get(self, file_id: str, owner: str, now: float) -> StoredFile:
-        """See the port."""
+        """See `FileStore`."""
         async with self._database.read() as connection:
             return await _get(connection, file_id, owner, now)
 
     async def list(
         self, owner: str, now: float, purpose: FilePurpose | None, *, after: str | None, limit: int, newest_first: bool
     ) -> Sequence[StoredFile]:
-        """See the port."""
+        """See `FileStore`."""
         query = select(*_COLUMNS).where(*_visible(owner, now)).limit(limit)
         if purpose is not None:
             query = query.where(FILES.c.purpose == purpose)
@@ -80,7 +80,7 @@ class FileRepository:
             return [StoredFile(*row) for row in await connection.execute(query)]
 
     async def read(self, file_id: str, position: int, count: int) -> Sequence[bytes]:
-        """See the port."""
+        """See `FileStore`."""
         is_chosen = FILE_BLOCKS.c.position.between(position, position + count - 1)
         query = select(FILE_BLOCKS.c.data).where(FILE_BLOCKS.c.file_id == file_id, is_chosen)
         async with self._database.read() as connection:
@@ -90,13 +90,13 @@ class FileRepository:
         return await asyncio.to_thread(lambda: [zlib.decompress(block) for block in packed])
 
     async def keep(self, file_id: str, until: float) -> None:
-        """See the port."""
+        """See `FileStore`."""
         async with self._database.write() as connection:
             where = (FILES.c.id == file_id, FILES.c.expires_at < until)
             await connection.execute(update(FILES).where(*where).values(expires_at=until))
 
     async def delete(self, file_id: str, owner: str, now: float) -> None:
-        """See the port."""
+        """See `FileStore`."""
         async with self._database.write() as connection:
             await _get(connection, file_id, owner, now)
             await connection.execute(delete(FILES).where(FILES.c.id == file_id))

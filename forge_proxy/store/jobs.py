@@ -44,7 +44,7 @@ class JobRepository:
         self._saves = JobSaves(database)
 
     async def create(self, row: NewRow, claim: IdempotencyClaim | None) -> StoredJob:
-        """See the port."""
+        """See `JobStore`."""
         claimed = {} if claim is None else {"claim_key": claim.key, "claim_digest": claim.digest}
         try:
             async with self._database.write() as connection:
@@ -73,15 +73,15 @@ class JobRepository:
         return _to_job(row[:-1])
 
     async def get(self, job_id: str) -> StoredJob:
-        """See the port."""
+        """See `JobStore`."""
         return _to_job(await self._get_row(_JOB, job_id))
 
     async def head(self, job_id: str) -> JobHead:
-        """See the port."""
+        """See `JobStore`."""
         return JobHead(*await self._get_row(_HEAD, job_id))
 
     async def list(self, which: JobFilter, *, before: str | None, limit: int) -> Sequence[JobHead]:
-        """See the port."""
+        """See `JobStore`."""
         query = select(*_HEAD).where(*_conditions(which)).limit(limit)
         async with self._database.read() as connection:
             if (
@@ -97,7 +97,7 @@ class JobRepository:
             return [JobHead(*row) for row in await connection.execute(query)]
 
     async def list_unfinished(self, *, parent: str | None = None) -> Sequence[JobHead]:
-        """See the port."""
+        """See `JobStore`."""
         query = select(*_HEAD).where(JOBS.c.status.not_in(FINISHED)).order_by(JOBS.c.id)
         if parent is not None:
             query = query.where(JOBS.c.parent == parent)
@@ -105,44 +105,44 @@ class JobRepository:
             return [JobHead(*row) for row in await connection.execute(query)]
 
     async def list_descendants(self, roots: Sequence[str]) -> Sequence[JobHead]:
-        """See the port."""
+        """See `JobStore`."""
         query = select(*_HEAD).where(JOBS.c.root.in_(roots), JOBS.c.parent.is_not(None))
         async with self._database.read() as connection:
             return [JobHead(*row) for row in await connection.execute(query.order_by(JOBS.c.created_at, JOBS.c.id))]
 
     async def count_unfinished(self) -> Mapping[JobStatus, int]:
-        """See the port."""
+        """See `JobStore`."""
         query = select(JOBS.c.status, func.count()).where(JOBS.c.status.not_in(FINISHED)).group_by(JOBS.c.status)
         async with self._database.read() as connection:
             return {row[0]: row[1] for row in await connection.execute(query)}
 
     async def list_expired(self, before: float, limit: int) -> Sequence[str]:
-        """See the port."""
+        """See `JobStore`."""
         has_ended = (JOBS.c.status.in_(FINISHED), JOBS.c.updated_at < before)
         query = select(JOBS.c.id).where(*has_ended, JOBS.c.parent.is_(None)).limit(limit)
         async with self._database.read() as connection:
             return [*(await connection.execute(query)).scalars()]
 
     async def count_tree(self, root: str) -> int:
-        """See the port."""
+        """See `JobStore`."""
         async with self._database.read() as connection:
             found = await connection.execute(select(func.count()).select_from(JOBS).where(JOBS.c.root == root))
             return found.scalar_one()
 
     async def list_due(self, now: float) -> Sequence[str]:
-        """See the port."""
+        """See `JobStore`."""
         query = select(JOBS.c.id).where(JOBS.c.wake_at <= now, JOBS.c.status.not_in(FINISHED)).order_by(JOBS.c.wake_at)
         async with self._database.read() as connection:
             return [*(await connection.execute(query)).scalars()]
 
     async def find_next_wake(self, after: float) -> float | None:
-        """See the port."""
+        """See `JobStore`."""
         query = select(func.min(JOBS.c.wake_at)).where(JOBS.c.wake_at > after, JOBS.c.status.not_in(FINISHED))
         async with self._database.read() as connection:
             return (await connection.execute(query)).scalar_one()
 
     async def save(self, change: JobChange) -> None:
-        """See the port."""
+        """See `JobStore`."""
         job = change.job
         may_wake = self._has_outbox and job.status == "queued"
         if may_wake or change.children or change.dropped_parts or change.is_notified:
@@ -172,7 +172,7 @@ class JobRepository:
             raise JobIdInUse(f"a child job of the {job.kind} {job.id} has the id of another job") from error
 
     async def events(self, job_id: str, *, after: int, limit: int) -> Sequence[JobEvent]:
-        """See the port."""
+        """See `JobStore`."""
         columns = [JOB_EVENTS.c[field.name] for field in fields(JobEvent)]
         query = select(*columns).where(JOB_EVENTS.c.job_id == job_id, JOB_EVENTS.c.id > after)
         async with self._database.read() as connection:
@@ -180,28 +180,28 @@ class JobRepository:
             return [JobEvent(*row) for row in rows]
 
     async def read_documents(self, digests: Sequence[str]) -> Mapping[str, bytes]:
-        """See the port."""
+        """See `JobStore`."""
         async with self._database.read() as connection:
             return await read_documents(connection, digests)
 
     async def list_schedules(self) -> Sequence[Schedule]:
-        """See the port."""
+        """See `JobStore`."""
         async with self._database.read() as connection:
             return [Schedule(*row) for row in await connection.execute(select(JOB_SCHEDULES))]
 
     async def put_schedule(self, schedule: Schedule) -> None:
-        """See the port."""
+        """See `JobStore`."""
         async with self._database.write() as connection:
             await connection.execute(delete(JOB_SCHEDULES).where(JOB_SCHEDULES.c.name == schedule.name))
             await connection.execute(insert(JOB_SCHEDULES).values(**asdict(schedule)))
 
     async def delete_schedule(self, name: str) -> None:
-        """See the port."""
+        """See `JobStore`."""
         async with self._database.write() as connection:
             await connection.execute(delete(JOB_SCHEDULES).where(JOB_SCHEDULES.c.name == name))
 
     async def fire(self, schedule: Schedule, next_at: float, row: NewRow | None) -> bool:
-        """See the port."""
+        """See `JobStore`."""
         same = (JOB_SCHEDULES.c.name == schedule.name, JOB_SCHEDULES.c.next_at == schedule.next_at)
         job_id = schedule.job_id if row is None else row.job.id
         async with self._database.write() as connection:
@@ -211,7 +211,7 @@ class JobRepository:
         return result.rowcount == 1
 
     async def list_notifications(self) -> Sequence[Notification]:
-        """See the port."""
+        """See `JobStore`."""
         pending = JOB_NOTIFICATIONS.c
         query = select(pending.job_id, pending.event, JOBS.c.notify_url).join(JOBS, JOBS.c.id == pending.job_id)
         async with self._database.read() as connection:
@@ -220,7 +220,7 @@ class JobRepository:
             ]
 
     async def delete_notification(self, notification: Notification) -> None:
-        """See the port."""
+        """See `JobStore`."""
         which = (JOB_NOTIFICATIONS.c.job_id == notification.job_id, JOB_NOTIFICATIONS.c.event == notification.event)
         async with self._database.write() as connection:
             await connection.execute(delete(JOB_NOTIFICATIONS).where(*which))
@@ -230,7 +230,7 @@ class JobRepository:
         return self._database.lock(name)
 
     async def delete(self, job_id: str) -> None:
-        """See the port."""
+        """See `JobStore`."""
         _check_id(job_id)
         async with self._database.write() as connection:
             digests = (await connection.execute(_documents_of_tree(job_id))).scalars().all()

@@ -50,14 +50,14 @@ class LedgerRepository:
         self._database = database
 
     async def list_calls(self, since: float, until: float, model: str | None) -> Sequence[LedgerRow]:
-        """See the port."""
+        """See `LedgerReader`."""
         keys, sums = [LEDGER.c[name] for name in _KEY], [func.sum(LEDGER.c[name]).label(name) for name in _COUNTS]
         chosen = select(*keys, *sums).where(*_within(LEDGER, since, until, model)).group_by(*keys)
         rows = await self._read(chosen)
         return [LedgerRow(LedgerKey(**_part(row, _KEY)), LedgerCounts(**_numbers(row, _COUNTS))) for row in rows]
 
     async def call_windows(self, first: int, last: int) -> Sequence[CallWindow]:
-        """See the port."""
+        """See `CallWindows`."""
         age = cast((last - LEDGER.c.hour) // WINDOW_HOURS, Integer).label("age")
         sums = func.sum(LEDGER.c.calls).label("calls"), func.sum(LEDGER.c.calls - LEDGER.c.clean).label("faults")
         keys = (age, LEDGER.c.model, LEDGER.c.tool)
@@ -69,7 +69,7 @@ class LedgerRepository:
         ]
 
     async def list_hours(self, since: float, until: float, model: str | None) -> Sequence[RequestHour]:
-        """See the port."""
+        """See `LedgerReader`."""
         table = REQUEST_HOURS
         ordered = (table.c.hour, table.c.model, table.c.quantization)
         rows = await self._read(select(table).where(*_within(table, since, until, model)).order_by(*ordered))
@@ -84,7 +84,7 @@ class LedgerRepository:
         ]
 
     async def list_durations(self, since: float, until: float, model: str | None) -> Sequence[DurationClass]:
-        """See the port."""
+        """See `LedgerReader`."""
         keys = (DURATIONS.c.model, DURATIONS.c.measure, DURATIONS.c.bucket)
         chosen = select(*keys, func.sum(DURATIONS.c.count).label("total"))
         chosen = chosen.where(*_within(DURATIONS, since, until, model)).group_by(*keys).order_by(*keys)

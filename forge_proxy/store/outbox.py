@@ -20,18 +20,18 @@ class OutboxRepository:
         self._database = database
 
     async def add(self, job_ids: Sequence[str], signal: OutboxSignal) -> None:
-        """See the port."""
+        """See `Outbox`."""
         async with self._database.write() as connection:
             await insert_messages(connection, job_ids, signal)
 
     async def list_pending(self, limit: int) -> Sequence[OutboxEntry]:
-        """See the port."""
+        """See `Outbox`."""
         query = select(JOB_OUTBOX.c.id, JOB_OUTBOX.c.job_id, JOB_OUTBOX.c.signal).order_by(JOB_OUTBOX.c.id)
         async with self._database.read() as connection:
             return [OutboxEntry(*row) for row in await connection.execute(query.limit(limit))]
 
     async def remove(self, entry_ids: Sequence[int]) -> None:
-        """See the port."""
+        """See `Outbox`."""
         if not entry_ids:
             return
         async with self._database.write() as connection:

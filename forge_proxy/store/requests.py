@@ -49,14 +49,14 @@ class RequestRepository:
         self._database = database
 
     async def add(self, ended: Sequence[EndedRequest]) -> None:
-        """See the port."""
+        """See `RequestStore`."""
         async with self._database.write() as connection:
             numbers = await _add_requests(connection, ended)
             await _add_details(connection, list(zip(numbers, ended, strict=True)))
             await add_to_ledger(connection, ended)
 
     async def list(self, which: RequestFilter, *, before: int | None, limit: int) -> Sequence[StoredRequest]:
-        """See the port."""
+        """See `RequestReader`."""
         query = select(REQUESTS).where(*_conditions(which))
         if which.fault is not None:
             query = query.join(REQUEST_FAULTS, REQUEST_FAULTS.c.number == REQUESTS.c.number)
@@ -69,7 +69,7 @@ class RequestRepository:
             return [_to_request(row) for row in await connection.execute(query.limit(limit))]
 
     async def get(self, request: str) -> StoredRequest:
-        """See the port."""
+        """See `RequestReader`."""
         async with self._database.read() as connection:
             row = (await connection.execute(_by_name(request))).first()
         if row is None:
@@ -77,13 +77,13 @@ class RequestRepository:
         return _to_request(row)
 
     async def read_content(self, number: int) -> bytes | None:
-        """See the port."""
+        """See `RequestReader`."""
         chosen = select(REQUEST_CONTENTS.c.data).where(REQUEST_CONTENTS.c.number == number)
         async with self._database.read() as connection:
             return (await connection.execute(chosen)).scalar()
 
     async def prune(self, retention: RequestRetention, now: float) -> bool:
-        """See the port."""
+        """See `RequestStore`."""
         if await self._prune_contents(retention, now):
             return True
         oldest = now - retention.request_days * _DAY

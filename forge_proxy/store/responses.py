@@ -37,7 +37,7 @@ class ResponseRepository:
         self._database = database
 
     async def save(self, response: StoredResponse, items: Sequence[StoredItem]) -> None:
-        """See the port."""
+        """See `ResponseStore`."""
         size = len(response.document) + sum(len(item.data) for item in items)
         row = {
             "id": response.id,
@@ -68,7 +68,7 @@ class ResponseRepository:
                 )
 
     async def get(self, response_id: str, owner: str, now: float) -> StoredResponse:
-        """See the port."""
+        """See `ResponseStore`."""
         _check_id(response_id)
         query = select(*_RESPONSE).where(RESPONSES.c.id == response_id, *_readable(owner, now))
         async with self._database.read() as connection:
@@ -78,7 +78,7 @@ class ResponseRepository:
         return StoredResponse(*row)
 
     async def delete(self, response_id: str, owner: str, now: float) -> None:
-        """See the port."""
+        """See `ResponseStore`."""
         _check_id(response_id)
         query = delete(RESPONSES).where(RESPONSES.c.id == response_id, *_readable(owner, now))
         async with self._database.write() as connection:
@@ -89,7 +89,7 @@ class ResponseRepository:
     async def read_chain(
         self, response_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Sequence[StoredItem]:
-        """See the port."""
+        """See `ResponseStore`."""
         _check_id(response_id)
         chain = _chain(response_id, owner, now)
         links = select(chain.c.previous_id, chain.c.size).order_by(chain.c.depth)
@@ -109,7 +109,7 @@ class ResponseRepository:
     async def read_conversation(
         self, conversation_id: str, owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Sequence[StoredItem]:
-        """See the port."""
+        """See `ResponseStore`."""
         if not conversation_id.isprintable():
             return []
         chosen = (RESPONSES.c.conversation_id == conversation_id, *_readable(owner, now))
@@ -123,7 +123,7 @@ class ResponseRepository:
             return [StoredItem(*row) for row in rows]
 
     async def read_input(self, response_id: str, owner: str, now: float) -> Sequence[StoredItem]:
-        """See the port."""
+        """See `ResponseStore`."""
         await self.get(response_id, owner, now)
         query = select(*_ITEM).where(ITEMS.c.response_id == response_id, ITEMS.c.kind == "input")
         async with self._database.read() as connection:
@@ -132,7 +132,7 @@ class ResponseRepository:
     async def read_items(
         self, ids: Sequence[str], owner: str, now: float, limit: int, charge: Charge = charge_nothing
     ) -> Mapping[str, StoredItem]:
-        """See the port."""
+        """See `ResponseStore`."""
         wanted = sorted({one for one in ids if one.isprintable()})
         found: dict[str, StoredItem] = {}
         total = 0

@@ -26,7 +26,7 @@ class TaskCallRepository:
         self._database = database
 
     async def put(self, records: Sequence[TaskCallRecord]) -> None:
-        """See the port."""
+        """See `TaskCallStore`."""
         rows = {(one.task_id, one.round, one.part): _to_row(one) for one in records}  # the latest record of a call
         async with self._database.write() as connection:
             ids = {key[0] for key in rows}
@@ -35,7 +35,7 @@ class TaskCallRepository:
             await execute_for_rows(connection, build_upsert(TASK_CALLS, connection.dialect.name, _replace), kept)
 
     async def list(self, task_id: str) -> Sequence[TaskCallRecord]:
-        """See the port."""
+        """See `TaskCallStore`."""
         query = select(TASK_CALLS).where(TASK_CALLS.c.task_id == task_id)
         async with self._database.read() as connection:
             rows = await connection.execute(query.order_by(TASK_CALLS.c.round, TASK_CALLS.c.part))

@@ -52,7 +52,7 @@ class StructuredCall(Generic[T]):
     parse: Callable[[str], T]
     request_id: str
     client: str
-    """By whom slots are shared."""
+    """The client for which the request waits: slots are shared fairly among clients."""
     model: str | None = None
     """In place of the tier's."""
     on_first_token: Callable[[], None] = lambda: None

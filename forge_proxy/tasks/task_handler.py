@@ -61,11 +61,11 @@ class TaskHandler:
         self._discard = discard
 
     def first_action(self, job: StoredJob) -> RunPhase:
-        """See the port. Sub-tasks share the turn of their parent."""
+        """See `JobHandler`. Sub-tasks share the turn of their parent."""
         return PREPARE if is_sub_task_id(job.id) else AWAIT_TURN
 
     async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
-        """Run a phase. Its last failure halts the task: a person decides (D9). See the port."""
+        """Run a phase. Its last failure halts the task: a person decides (D9). See `JobHandler`."""
         try:
             async with asyncio.timeout(TIMEOUTS.get(phase.phase)):
                 return await self._run(PhaseRun(writer, self._deps), phase)
@@ -87,7 +87,7 @@ class TaskHandler:
             return await _halt(PhaseRun(writer, self._deps), phase, error)
 
     def on_cancel(self, writer: JobWriter) -> None:
-        """See the port."""
+        """See `JobHandler`."""
         self._discard(PhaseRun(writer, self._deps).own_worktree)
 
     async def _run(self, run: PhaseRun, phase: RunPhase) -> NextAction:

@@ -39,11 +39,11 @@ class TaskCallWriter(BoundedWriter[TaskCallRecord]):
         await (await self._open_store()).put(batch)
 
     def record(self, call: TaskCallRecord) -> None:
-        """See the port."""
+        """See `CallLog`."""
         self.append(call)
 
     async def list(self, task_id: str) -> Sequence[TaskCallRecord]:
-        """See the port. Records that wait are read from memory."""
+        """See `CallLog`. Records that wait are read from memory."""
         stored = {(one.round, one.part): one for one in await (await self._open_store()).list(task_id)}
         stored |= {(one.round, one.part): one for one in [*self._waiting] if one.task_id == task_id}
         return [stored[key] for key in sorted(stored)]

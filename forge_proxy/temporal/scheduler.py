@@ -37,18 +37,18 @@ class TemporalScheduler:
         writers.subscribe(self._changed, self._opened)
 
     async def start(self, job_id: str, action: StoredAction) -> None:
-        """See the port. The store has added the message with the job."""
+        """See `JobScheduler`. The store has added the message with the job."""
         self._has_messages.set()
 
     async def wake(self, job_id: str) -> None:
-        """See the port."""
+        """See `JobScheduler`."""
         head = await (await self._writers.store()).head(job_id)
         if not head.is_finished:
             await (await self._open_outbox()).add([job_id], "wake")
             self._has_messages.set()
 
     async def cancel(self, job_id: str) -> StoredJob:
-        """See the port. The daemon that runs the job stores that it was cancelled."""
+        """See `JobScheduler`. The daemon that runs the job stores that it was cancelled."""
         job = await (await self._writers.store()).get(job_id)
         if job.status in ("completed", "failed"):
             raise JobConflict(f"the {job.kind} {job_id} is {job.status}: there is nothing to cancel")
@@ -59,20 +59,20 @@ class TemporalScheduler:
         return replace(job, cancel_requested=True)
 
     async def recover(self) -> None:
-        """See the port. Jobs that Temporal knows are not started again."""
+        """See `JobScheduler`. Jobs that Temporal knows are not started again."""
         store = await self._writers.store()
         unfinished = [head.id for head in await store.list_unfinished() if head.parent is None]
         await (await self._open_outbox()).add(unfinished, "start")
         self._has_messages.set()
 
     def status(self) -> SchedulerStatus:
-        """See the port. Only phases of this daemon are counted; those that wait are known to Temporal only."""
+        """See `JobScheduler`. Only phases of this daemon are counted; those that wait are known to Temporal only."""
         running, prefix = self._running, self._options.queue_prefix
         queues = {name: QueueStatus(running[prefix + name], 0, limit()) for name, limit in self._options.queues.items()}
         return SchedulerStatus("temporal", queues)
 
     async def close(self) -> None:
-        """See the port."""
+        """See `JobScheduler`."""
         await self._tasks.close()
 
     def _changed(self, before: StoredJob, after: StoredJob) -> None:

@@ -82,7 +82,7 @@ class JobWorkflow:
 
     @workflow.signal
     def wake(self) -> None:
-        """End the wait of the job, or its next one."""
+        """End the current wait of the job. If it does not wait now, its next wait ends at once."""
         self._is_woken = True
 
     @workflow.signal

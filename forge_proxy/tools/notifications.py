@@ -38,7 +38,7 @@ class CallbackNotifications:
         self._observe = observe
 
     async def send(self, url: str, body: bytes, key: str) -> None:
-        """See the port."""
+        """See `NotificationSender`."""
         try:
             check_listed(url, self._config)
         except NotAllowed as error:  # it was listed when the job was submitted

@@ -35,17 +35,17 @@ class ScriptedKind:
     """`job id/name` of each phase that was started."""
 
     def first_action(self, job: StoredJob) -> RunPhase:
-        """See the port."""
+        """See `JobHandler`."""
         return FIRST
 
     async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
-        """See the port."""
+        """See `JobHandler`."""
         name = f"{writer.job.id}/{phase.phase}"
         self.ran.append(name)
         return await (self.phases.get(name) or self.phases[phase.phase])(writer)
 
     def on_cancel(self, writer: JobWriter) -> None:
-        """See the port."""
+        """See `JobHandler`."""
         writer.stage(NewEvent("cleaned_up", {}))
 
 

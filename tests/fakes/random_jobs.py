@@ -54,7 +54,7 @@ class RandomKind:
     store: JobStore = field(init=False)
 
     def first_action(self, job: StoredJob) -> RunPhase:
-        """See the port."""
+        """See `JobHandler`."""
         return self._phase(job, 0)
 
     def _phase(self, job: StoredJob | JobHead, number: int) -> RunPhase:
@@ -62,7 +62,7 @@ class RandomKind:
         return RunPhase(str(number), queue, max_attempts=2)
 
     async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
-        """See the port."""
+        """See `JobHandler`."""
         job, number = writer.job, int(phase.phase)
         assert await self.store.list_unfinished(parent=job.id) == [], "a phase ran before the child jobs had ended"
         await asyncio.sleep(self.seconds)
@@ -91,7 +91,7 @@ class RandomKind:
                 raise ValueError("doomed")
 
     def on_cancel(self, writer: JobWriter) -> None:
-        """See the port."""
+        """See `JobHandler`."""
         writer.stage(NewEvent("cleaned_up", {}))
 
 

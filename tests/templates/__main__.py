@@ -139,7 +139,8 @@ def _summary(results: list[Result], negatives: int) -> str:
     whole = sum(one.read == one.cases for one in learned)
     alone = sum(one.read_alone == one.cases for one in learned)
     return (
-        f"{len(results)} templates, {len(learned)} learned. All calls are read back to the very arguments for {whole}"
+        f"{len(results)} templates, {len(learned)} learned. All calls are read back with exactly the same arguments for"
+        f" {whole}"
         f" ({100 * whole / len(results):.0f} %), without the general grammar for {alone}"
         f" ({100 * alone / len(results):.0f} %). {sum(one.cases for one in learned)} responses:"
         f" {sum(one.wrong_cuts for one in learned)} wrong calls when cut off at any byte,"

@@ -47,7 +47,9 @@ class RequestSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AdminServices:
-    """The parts. Without a `control` the model server is not managed; without another part its routes do not exist."""
+    """The parts of the daemon. If `control` is None, the model server is not managed. The routes of any other part that
+    is None do not exist.
+    """
 
     engine: Engine
     backend: Backend

@@ -59,11 +59,11 @@ class ResponseHandler:
         self._large_bodies = LargeBodies()
 
     def first_action(self, job: StoredJob) -> RunPhase:
-        """See the port."""
+        """See `JobHandler`."""
         return _ANSWER
 
     async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
-        """Have the model answer. See the port."""
+        """Have the model answer. See `JobHandler`."""
         request = BackgroundRequest.read(writer.state)
         following = read_next(writer.job.outcome) or QUEUED_EVENTS
         pages = EventPages(writer, following, _INTERRUPTED)
@@ -83,7 +83,7 @@ class ResponseHandler:
             memory.release()
 
     def on_cancel(self, writer: JobWriter) -> None:
-        """See the port."""
+        """See `JobHandler`."""
         request = BackgroundRequest.read(writer.state)
         _stage_end(writer, request, request.document(writer.job.id, "cancelled"), None)
 

@@ -25,7 +25,7 @@ class BackgroundRequest:
     created: int
     request_id: str
     client: str
-    """By whom slots are shared."""
+    """The client for which the request waits: slots are shared fairly among clients."""
     switches: str | None
     """The value of `x-forge-guardrails`."""
     key_label: str

@@ -34,7 +34,7 @@ class _Node:
 
     @property
     def is_object(self) -> bool:
-        """Whether it has members."""
+        """Whether the value is an object, which may be empty."""
         return isinstance(self.value, dict)
 
 

@@ -144,7 +144,7 @@ def _read_conversation(messages: Iterable[JsonObject]) -> str | None:
 
 
 def _fold(text: str) -> str:
-    """Return text in which case and separators of thousands do not matter."""
+    """Return the text in lower case and without thousands separators."""
     return _SEPARATOR.sub("", text.casefold())
 
 

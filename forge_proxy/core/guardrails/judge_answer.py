@@ -16,7 +16,7 @@ from forge_proxy.core.messages import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnswer:
-    """What the comparison of a final answer with the results of tools led to."""
+    """The outcome of comparing a final answer with the results of tools: a retry, a report, or neither."""
 
     retry: Retry | None = None
     report: tuple[Intervention, ...] = ()

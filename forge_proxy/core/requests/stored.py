@@ -59,7 +59,7 @@ class RequestFilter:
 
 @dataclass(frozen=True, slots=True)
 class RequestRetention:
-    """How many requests are kept and how long, and how long the ledger is."""
+    """How many requests are kept and for how long, and for how long the ledger is kept."""
 
     request_days: int
     max_requests: int

@@ -2,8 +2,8 @@
 
 Pure and total: no input raises. `grammar` is the markup as tables, `context` decides whether a position is code, a
 quotation or text for display only, and `readers` parse the calls. `templates` learns the markup of one model from its
-chat template; it is read before the tables. On top of them `parser` locates the parts of a text, `rescue` decides which
-of them are calls, and `streaming` does so while the text arrives.
+chat template, which is tried before the tables. On top of them `parser` locates the parts of a text, `rescue` decides
+which of them are calls, and `streaming` does so while the text arrives.
 
 To support another model family, add its markup in `grammar/markup.py`, the shape of the call body in
 `readers/call_bodies.py`, or a form without markup in `readers/bare_calls.py`.

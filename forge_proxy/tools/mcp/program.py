@@ -55,7 +55,7 @@ class McpProgram:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[TransportStreams]:
-        """Start the program; stop it at the end. Raises `OSError`."""
+        """Start the program, yield its streams, and stop it at the end of the block. Raises `OSError`."""
         incoming_send, incoming_receive = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing_send, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](0)
         async with open_stderr(self._stderr) as errors:

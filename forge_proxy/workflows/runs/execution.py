@@ -71,11 +71,11 @@ class RunHandler:
         self._deps = deps
 
     def first_action(self, job: StoredJob) -> RunPhase:
-        """See the port."""
+        """See `JobHandler`."""
         return _PHASE
 
     async def run_phase(self, writer: JobWriter, phase: RunPhase) -> NextAction:
-        """Execute the run until it ends or waits for its client. See the port."""
+        """Execute the run until it ends or waits for its client. See `JobHandler`."""
         run = RunWriter(writer)
         try:
             return await _Execution(run, self._deps, run.submission()).run()
@@ -89,7 +89,7 @@ class RunHandler:
             return _stage_failed(run, error)
 
     def on_cancel(self, writer: JobWriter) -> None:
-        """See the port."""
+        """See `JobHandler`."""
         run = RunWriter(writer)
         state, events = _close_calls(run.state)
         run.stage(*events, state=state)
@@ -195,7 +195,7 @@ class _Execution:
 class _StoringExecutor:
     """`CallExecutor` that stores a `tool_started` event before each call that leaves the daemon.
 
-    Arguments and results are stored with the run: a value that could not be read again is an error of the call.
+    Arguments and results are stored with the run. A call with a value that is nested too deeply to be read again fails.
     """
 
     def __init__(self, tools: BoundTools, run: RunWriter, observe: Observer) -> None:

@@ -162,7 +162,7 @@ def skip_surplus_brackets(text: str, at: int) -> int:
 
 
 def read_code(text: str, at: int, context: ParseContext) -> Body | None:
-    """Read the calls written as code at `at`."""
+    """Read the calls that begin at `at` and are written as Python code; None if there are none."""
     read = pythonic.read_calls(text, at, context)
     return (read[0], skip_closers(text, read[1]), "pythonic") if read else None
 

@@ -1,6 +1,6 @@
 """Learns the form of a template's calls from renderings that differ in one respect each.
 
-A hypothesis is accepted only if a reader that uses it returns the very calls of every rendering.
+A hypothesis is accepted only if a reader that uses it returns exactly the calls of every rendering.
 """
 
 from __future__ import annotations

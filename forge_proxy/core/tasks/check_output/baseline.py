@@ -45,9 +45,10 @@ def find_missing_tests(check: str, collected: int | None, baseline: Baseline) ->
 
 
 def _identify(finding: Finding) -> _Identity:
-    """Return what two findings have in common that are the same problem.
+    """Return a key that is equal for two findings of the same problem.
 
-    A failed test is its id: messages contain addresses and times. So do those of commands that print no place.
+    A failed test is identified by its id, and a failed command that printed no location by its check: their messages
+    contain addresses and times.
     """
     code = finding.code
     if code is not None and (".py" in code or code in (EXIT_CODE, STOPPED)):

@@ -54,7 +54,7 @@ class _CallIds:
         self._open = []
 
     def add_call(self, call: JsonObject, name: str) -> str:
-        """Return the id of a call: its own if it has one."""
+        """Record a call and return its id: the client's if there is one, else one of its position."""
         given = call.get("id")
         identity = given if isinstance(given, str) and given else f"call_{self._count}"
         self._count += 1
