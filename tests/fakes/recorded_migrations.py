@@ -2,7 +2,7 @@
 
 Ten migrations take 40 ms, and hundreds of tests open a database of their own. The first empty database of a process is
 migrated by Alembic; the statements that its tables have then create those of the following ones. Every other database
-is migrated by Alembic.
+is migrated by Alembic. Forked daemons have the statements from the process that forks them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,23 @@ class RecordedMigrations:
             self._statements = [*read_schema(connection), insert]
 
 
-def record_migrations() -> None:
-    """Record the migrations of this process, if any of its tests opens a database."""
+def record_migrations() -> RecordedMigrations | None:
+    """Record the migrations of this process from now on, if it has imported what opens databases."""
     database: Any = sys.modules.get("forge_proxy.store.database")
-    if database and not isinstance(database.migrate, RecordedMigrations):
+    if database is None:
+        return None
+    if not isinstance(database.migrate, RecordedMigrations):
         database.migrate = RecordedMigrations(database.migrate)
+    return database.migrate
+
+
+def record_migrations_for_forks() -> None:
+    """Migrate a database in memory, so that forks of this process know the statements."""
+    from sqlalchemy import create_engine  # local import: most processes of tests open no database
+
+    recorded = record_migrations()
+    assert recorded is not None
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        recorded(connection)
+    engine.dispose()
