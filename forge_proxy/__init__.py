@@ -264,7 +264,7 @@ _RENAMED = {
     "Refused": "RequestFormatRejected",
     "ToolsRefused": "ToolsRejected",
 }
-"""Names of 0.1, which work until 0.3, and the present ones."""
+"""Names of 0.1, which work until 0.3, and the current ones."""
 
 
 def __getattr__(name: str) -> Any:

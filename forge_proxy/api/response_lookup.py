@@ -22,7 +22,7 @@ class ResponseLookup:
         self._background = background
 
     async def read(self, response_id: str, owner: str) -> bytes:
-        """Return a response as JSON, in its present state."""
+        """Return a response as JSON, in its current state."""
         if self._background is not None:
             with suppress(ResponseNotFound):
                 return await self._background.read(response_id, owner)

@@ -71,7 +71,7 @@ class LineRequest:
     owner: str
     """The client to which what the request stores belongs."""
     on_prompt: Callable[[], None]
-    """Called when the model server has processed the prompt, if that can be told before the response ends."""
+    """Called when the model server has processed the prompt, if that is known before the response ends."""
 
 
 LineFailure: TypeAlias = Literal["permanent", "transient", "unavailable"]

@@ -54,7 +54,8 @@ async def is_formatted(ruff: Ruff, worktree: Path, path: str, content: bytes) ->
 
 
 def choose_ruff(repository: Path, committed: Mapping[str, bytes]) -> Ruff:
-    """Return the ruff of a repository's virtual environment, else ours, with the repository's settings, else ours.
+    """Return the ruff of a repository's virtual environment, else the daemon's, with the settings of the
+    repository, else the daemon's.
 
     `committed` has the content of those files of `CONFIGURED` that the base branch has.
     """

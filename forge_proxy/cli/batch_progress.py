@@ -63,7 +63,7 @@ class _Printer:
 
 
 def describe_counts(batch: dict[str, Any]) -> str:
-    """Describe how far a batch is, on one line."""
+    """Describe the progress of a batch on one line."""
     counts, forge = batch["request_counts"], batch["forge"]
     words = [f"{counts['completed'] + counts['failed']} of {counts['total']} lines"]
     if counts["failed"]:

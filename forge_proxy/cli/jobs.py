@@ -48,7 +48,7 @@ def list_jobs(
 def show_job(
     context: typer.Context, job_id: JobId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
 ) -> None:
-    """Show a job: its status, its next step, its outcome, and its descendants."""
+    """Show a job: its status, its next phase, its outcome, and its descendants."""
     options = inherit_options(context, url, key, json)
     job = options.remote.admin("GET", _path(job_id))
     if options.as_json:

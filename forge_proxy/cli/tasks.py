@@ -138,7 +138,7 @@ def list_tasks(
 def show_task(
     context: typer.Context, task_id: TaskId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
 ) -> None:
-    """Show a task: how far it is, why attempts have failed, its result."""
+    """Show a task: its progress, why attempts have failed, and its result."""
     options = inherit_options(context, url, key, json)
     task = options.remote.admin("GET", _path(task_id))
     if options.as_json:
@@ -251,7 +251,9 @@ def answer(
     context: typer.Context,
     task_id: TaskId,
     what: Annotated[str, typer.Argument(metavar="ANSWER", help="retry, skip (the step), or stop (the task).")],
-    note: Annotated[str, typer.Option("--note", help="What the model is told with the next attempt.")] = "",
+    note: Annotated[
+        str, typer.Option("--note", help="Instructions for the model, part of the prompt of the next attempt.")
+    ] = "",
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,

@@ -102,7 +102,7 @@ class TopScreen:
         self._change(message=f"{question} y: yes, any other key: no")
 
     def _start(self, action: Callable[[], str]) -> None:
-        """Run an action in a thread: a budget may restart the model server, and the screen goes on meanwhile."""
+        """Run an action in a thread: a budget may restart the model server, and the screen stays current meanwhile."""
 
         def run() -> None:
             try:

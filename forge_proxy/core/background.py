@@ -63,7 +63,7 @@ class BackgroundPolicy:
     idle_seconds: float = 5.0
     """Seconds after its latest request for which an interactive client counts as active."""
     turn_seconds: float = 300.0
-    """Seconds after which background requests for another model have their turn, even if more wait for the present one:
+    """Seconds after which background requests for another model have their turn, even if more wait for the current one:
     long compared with the loading of a model, but no batch delays another for its whole length.
     """
 

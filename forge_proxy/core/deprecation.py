@@ -35,7 +35,7 @@ class RenamedFields(BaseModel):
     """A model whose fields can also be set by their former names, with a warning."""
 
     former_names: ClassVar[Mapping[str, str]] = {}
-    """Former names of fields, each with the present one. If both are set, the present one applies."""
+    """Former names of fields, each with the current one. If both are set, the current one applies."""
 
     @model_validator(mode="before")
     @classmethod

@@ -47,5 +47,5 @@ class LiveRequest:
     processed_tokens: int | None
     """Prompt tokens that are processed so far, cached ones included; None if the model server does not report it."""
     output_tokens: int
-    """Tokens of the present attempt: the pieces in which the model server sends it, which most send token by token."""
+    """Tokens of the current attempt: the pieces in which the model server sends it, which most send token by token."""
     tokens_per_second: float | None

@@ -125,7 +125,7 @@ class ContentRecorder:
 
 
 def _parse_events(as_sent: bytes) -> Iterator[Chunk]:
-    """Parse what the model server sent. What cannot be parsed is left out: the client receives it all the same."""
+    """Parse what the model server sent. What cannot be parsed is omitted, but the client still receives it."""
     for event in split_events(as_sent):
         try:
             yield replace(decode_response(event, verbatim=True), as_sent=None)

@@ -135,7 +135,7 @@ class ContextFitter:
     async def compact_in_phases(
         self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy
     ) -> AsyncGenerator[CompactedCall]:
-        """Yield the call as each phase compacts it, the mildest phase first. `prompt` is its present size."""
+        """Yield the call as each phase compacts it, the mildest phase first. `prompt` is its current size."""
         strategy = policy.planner
         if strategy is None:
             return

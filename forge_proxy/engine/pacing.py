@@ -61,7 +61,7 @@ class LoopTurns:
         self._queues: tuple[deque[_Waiter], ...] = tuple(deque() for _ in Weight)
         """The queue of each weight."""
         self.round = 0
-        """The number of the present round."""
+        """The number of the current round."""
         self._is_running = False
         """Whether `_next_round` is scheduled for the loop's next iteration."""
         self._ends_at = float("-inf")

@@ -22,7 +22,7 @@ class RequestActivity:
         self.is_guarded = False
         """Whether the stream gate decides what is sent when."""
         self._streams = True
-        """Whether the model server streams the response to the present call."""
+        """Whether the model server streams the response to the current call."""
         self.sent = 0
         """How often the calls of this attempt were sent: more than once if a response was lost."""
         self.progress: PromptProgress | None = None
@@ -65,6 +65,6 @@ class RequestActivity:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """The mean speed of the present attempt; None until two pieces have arrived."""
+        """The mean speed of the current attempt; None until two pieces have arrived."""
         seconds = self._clock.now() - self._output_began
         return (self.received - 1) / seconds if self.received > 1 and seconds > 0 else None

@@ -77,7 +77,7 @@ class RequestRecorder:
 
     @property
     def attempt(self) -> int:
-        """The number of the present attempt, from 1."""
+        """The number of the current attempt, from 1."""
         return len(self._attempts) + 1
 
     @property
@@ -87,7 +87,7 @@ class RequestRecorder:
 
     @property
     def traceparent(self) -> str:
-        """The header of that name for the model server in the present attempt; empty if traces are not exported."""
+        """The header of that name for the model server in the current attempt; empty if traces are not exported."""
         return self._trace.traceparent(self.attempt) if self._trace is not None else ""
 
     def set_model(self, model: ResolvedModel) -> None:

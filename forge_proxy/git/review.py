@@ -193,4 +193,4 @@ async def _find_former(repository: GitRepository, checkout: GitPlace, approval: 
 
 def _moved(what: str, name: str, actual: str | None, expected: str) -> str:
     now = f"is at {actual[:12]}" if actual else "does not exist"
-    return f"the {what} {name} {now}, not at the expected {expected[:12]}; review the present diff and approve again"
+    return f"the {what} {name} {now}, not at the expected {expected[:12]}; review the current diff and approve again"

@@ -41,7 +41,7 @@ class JobsConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     queues: JobQueuesConfig = Field(
-        default_factory=JobQueuesConfig, description="How many steps of jobs run at a time, by their queue."
+        default_factory=JobQueuesConfig, description="How many phases of jobs run at a time, by their queue."
     )
     retention_days: int = Field(
         default=30,

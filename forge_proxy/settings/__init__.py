@@ -170,7 +170,7 @@ def names(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
 
 
 def former_names(model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, str]:
-    """Return the former dotted paths of settings, each with the present one."""
+    """Return the former dotted paths of settings, each with the current one."""
     paths: dict[str, str] = {}
     if issubclass(model, RenamedFields):
         paths = {prefix + old: prefix + present for old, present in model.former_names.items()}

@@ -19,7 +19,7 @@ _LOG = logging.getLogger("forge_proxy.settings")
 def rename_settings(values: Mapping[str, Any], former_names: Mapping[str, str], source: str) -> dict[str, Any]:
     """Return nested settings by their present names, and log a warning for each former name.
 
-    `former_names` maps dotted paths. If a source sets a setting by both names, the present one applies.
+    `former_names` maps dotted paths. If a source sets a setting by both names, the current one applies.
     """
     for old, present in former_names.items():
         values = _rename(values, old.split("."), present.rpartition(".")[2], describe_rename(old, present), source)

@@ -1,4 +1,4 @@
-"""What ends an attempt before its checks."""
+"""The error that ends an attempt before its checks."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from forge_proxy.tasks.structured_call import StructuredCall
 BATCH_KIND = "batch"
 """The kind of the child jobs (`batches/batch_handler.py`)."""
 _CHILDREN = 100
-"""The most batches of a task that are looked for at a time."""
+"""The maximum number of batches of a task that are listed at a time."""
 
 
 class RequestSubmitted(Exception):  # no error: the request has no response yet
@@ -38,7 +38,7 @@ class RequestSubmitted(Exception):  # no error: the request has no response yet
 
 
 class BatchedRequests:
-    """The requests of the present call."""
+    """The requests of the current call."""
 
     def __init__(self, run: PhaseRun, wanted: StructuredCall[object], terms: CallTerms) -> None:
         state = run.state

@@ -1,4 +1,4 @@
-"""Records what became of the calls of a task. It is only observed: tasks continue without it (D42)."""
+"""Records the outcomes of the calls of a task, for observation only: tasks continue without the records (D42)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def record_failure(run: PhaseRun, wanted: StructuredCall[object], costs: CallCos
 
 
 def settle_call(run: PhaseRun, outcome: CallOutcome, match_levels: tuple[str, ...] | None = None) -> None:
-    """Stage what became of the latest call of the present attempt, unless that is known, and record it."""
+    """Stage the outcome of the latest call of the current attempt, unless it is known, and record it."""
     calls = run.state.calls
     if not run.state.responses or not calls or calls[-1].outcome not in _OPEN:
         return

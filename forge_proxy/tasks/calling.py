@@ -115,7 +115,7 @@ def _describe(error: ForgeError) -> str:
 
 
 def tier_of(run: PhaseRun) -> CapabilityTier:
-    """Return the tier of the present operation; a step of a plan may have its own (D10)."""
+    """Return the tier of the current operation; a step of a plan may have its own (D10)."""
     progress = run.state.progress
     tier = OPERATIONS[progress.operation].tier
     step = progress.current

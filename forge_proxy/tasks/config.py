@@ -52,7 +52,7 @@ class TierConfig(BaseModel):
 
 
 class TiersConfig(BaseModel):
-    """The models of tasks, by what a call demands of them. Clients see a tier that is set as a model, such as
+    """The models of tasks, by the capability that a call requires. Clients see a tier that is set as a model, such as
     `forge-reasoning`: its model, its sampling and its `thinking` then apply, unless a request has its own values.
     """
 

@@ -15,7 +15,7 @@ class TaskNotFound(JobNotFound):
 
 
 class TaskConflict(JobConflict):
-    """The operation is not possible in the task's present state; nothing was changed."""
+    """The operation is not possible in the task's current state; nothing was changed."""
 
 
 @contextmanager

@@ -55,7 +55,7 @@ NO_CHILDREN: Mapping[str, Any] = {"children": (), "kept": (), "gathered": None, 
 
 
 def signal_of(findings: Sequence[Finding], results: Sequence[ValidationResult]) -> TransitionSignal:
-    """Return what the checks of an attempt mean. What cannot be classified has raised before (D9)."""
+    """Return what the checks of an attempt mean. A result that cannot be classified has raised an error before (D9)."""
     is_success = not findings and all(result.passed for result in results)
     return TransitionSignal.SUCCESS if is_success else TransitionSignal.FAILURE_RETRYABLE
 
@@ -143,7 +143,7 @@ async def _find_kept(run: PhaseRun, findings: Sequence[Finding]) -> tuple[str, .
 
 
 async def decide(run: PhaseRun, happening: Happening) -> NextAction:
-    """Advance the task, and stage what the decision brings with it."""
+    """Advance the task, and stage the consequences of the decision."""
     progress, decision = advance(run.state.progress, happening)
     is_same_step = isinstance(happening, AttemptFailed | ConflictsFound)
     if not is_same_step and not isinstance(decision, Halt):

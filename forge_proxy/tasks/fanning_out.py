@@ -1,4 +1,4 @@
-"""`start_sub_tasks`: creates a child job for each sub-task of the present step.
+"""`start_sub_tasks`: creates a child job for each sub-task of the current step.
 
 Sub-tasks whose outputs an earlier attempt has left and that no finding concerns are not repeated.
 """
@@ -43,7 +43,7 @@ class StoredSubTask:
 
 
 async def start_sub_tasks(run: PhaseRun) -> NextAction:
-    """Start the sub-tasks of the present step. Raises `AttemptError` if the tree of jobs would become too large."""
+    """Start the sub-tasks of the current step. Raises `AttemptError` if the tree of jobs would become too large."""
     state, step = run.state, current_step(run)
     worktree = await begin_attempt(run)
     store = await run.deps.open_jobs()

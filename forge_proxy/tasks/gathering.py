@@ -65,7 +65,7 @@ async def write_gathered_files(run: PhaseRun, gathered: GatheredOutputs, resolve
 
 
 async def read_gathered_outputs(run: PhaseRun) -> GatheredOutputs:
-    """Return what was gathered for the present step."""
+    """Return what was gathered for the current step."""
     if run.state.gathered is None:
         raise AssertionError("conflicts are resolved after their files were gathered")
     return read_gathered(await run.read_document(run.state.gathered))

@@ -27,7 +27,7 @@ from forge_proxy.tasks.structured_call import StructuredCaller
 
 @dataclass(frozen=True, slots=True)
 class TaskDeps:
-    """What tasks are executed with."""
+    """The dependencies of the execution of tasks."""
 
     repositories: Repositories
     checks: Checks
@@ -59,7 +59,7 @@ class PhaseRun:
 
     @property
     def scope(self) -> WriteScope:
-        """What the present attempt may write."""
+        """What the current attempt may write."""
         wanted, progress = self.state.input, self.state.progress
         whole = scope_of_task(wanted.task, self.deps.config.protected, is_planned=wanted.plan)
         step = progress.current
@@ -72,7 +72,7 @@ class PhaseRun:
         self.writer.stage(*events, state=write_task(self.state), documents=documents)
 
     def event(self, kind: str, **data: Json) -> NewEvent:
-        """Return an event with the place in the task."""
+        """Return an event that also names the current operation, attempt and step."""
         progress = self.state.progress
         place: dict[str, Json] = {"operation": progress.operation, "attempt": progress.attempt}
         if (step := self.state.step_id) is not None:

@@ -20,7 +20,7 @@ from forge_proxy.core.tasks.workspace import FileContent, Leftover, MergeMethod,
 
 
 class Repositories(Protocol):
-    """Git repositories. Every method may raise `GitFailed` for a reason that may pass, and `RepositoryUnusable`."""
+    """Git repositories. Every method may raise `GitFailed` for a transient reason, and `RepositoryUnusable`."""
 
     async def inspect(self, path: str, base: str | None, task_id: str) -> RepositoryState:
         """Return the state of an allowed repository; without `base`, its current branch is the base branch.
@@ -133,7 +133,7 @@ class Checks(Protocol):
     """Fixers and deterministic checks (D12, D21). All methods may raise `CheckUnavailable`."""
 
     async def fix(self, request: CheckRequest) -> None:
-        """Run the fixers on the files; what they cannot fix is left to the checks."""
+        """Run the fixers on the files; the checks report what they cannot fix."""
         ...
 
     async def record_baseline(self, request: CheckRequest) -> Baseline:

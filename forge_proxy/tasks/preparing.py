@@ -15,7 +15,7 @@ from forge_proxy.tasks.ports import CheckRequest
 
 
 async def prepare(run: PhaseRun) -> NextAction:
-    """Create the worktree of a task in place of what an earlier one with its id has left."""
+    """Create the worktree of a task. Replaces what an earlier task with the same id has left."""
     state, repositories = run.state, run.deps.repositories
     worktree = await repositories.create_worktree(state.repository.path, state.task_id, run.base)
     run.stage(run.event("prepared", branch=worktree.branch, base=run.base), worktree=worktree, head=run.base)

@@ -260,7 +260,7 @@ class TaskService:
             return await self._decide(writer, state, RetryRequested(step), event, head=head, halt="")
 
     async def cancel(self, task_id: str) -> StoredTask:
-        """Cancel a task, at once or when its present phase ends. Raises `TaskConflict` if it has ended."""
+        """Cancel a task, at once or when its current phase ends. Raises `TaskConflict` if it has ended."""
         await self.get(task_id)
         with as_task_errors(task_id):
             try:

@@ -23,10 +23,10 @@ class SharedPrefixes:
 
     @asynccontextmanager
     async def wait_for_first(self, group: str, cancel: asyncio.Event) -> AsyncGenerator[Callable[[], None]]:
-        """Enclose a call of a group. Yields what the call has to call when it receives its first token.
+        """Run a call of a group in this block. Yields a function that the call invokes at its first token.
 
-        Waits until the first call of the group has received one or has ended, however. Raises `Cancelled` if `cancel`
-        is set before.
+        Waits until the first call of the group has received its first token or has ended. Raises `Cancelled` if
+        `cancel` is set before.
         """
         processed = self._processed.get(group)
         if processed is not None:

@@ -43,7 +43,7 @@ _DEFAULT_OUTPUT = 4096
 
 @dataclass(frozen=True, slots=True)
 class StructuredCall(Generic[T]):
-    """What is requested. `parse` raises `ResponseInvalid`."""
+    """A prompt, and the form of the response to it. `parse` raises `ResponseInvalid`."""
 
     context: AssembledContext
     tier: CapabilityTier
@@ -54,7 +54,7 @@ class StructuredCall(Generic[T]):
     client: str
     """The client for which the request waits: slots are shared fairly among clients."""
     model: str | None = None
-    """In place of the tier's."""
+    """Replaces the model of the tier."""
     on_first_token: Callable[[], None] = lambda: None
     """Called when the model has begun to respond, perhaps more than once."""
 
@@ -72,7 +72,7 @@ class StructuredResult(Generic[T]):
 
 @dataclass
 class CallCosts:
-    """What a call has cost so far; it also counts if there is no valid response in the end."""
+    """The cost of a call so far, which also counts if the call ends without a valid response."""
 
     tokens: TokenCounts = field(default_factory=TokenCounts)
     requests: int = 0
@@ -81,7 +81,7 @@ class CallCosts:
 
 
 class StructuredCaller:
-    """Has models answer with values."""
+    """Sends structured calls to models."""
 
     def __init__(self, engine: Engine, tiers: TiersConfig, clock: Clock) -> None:
         self._engine = engine
@@ -89,7 +89,7 @@ class StructuredCaller:
         self._clock = clock
 
     def model_of(self, tier: CapabilityTier, model: str | None = None) -> str | None:
-        """Return the model of a tier; None for the daemon's usual one."""
+        """Return the model of a tier; None for the daemon's default model."""
         return model or self._tiers.of(tier).model
 
     async def form_of(self, tier: CapabilityTier, model: str | None = None) -> ResponseForm:

@@ -46,7 +46,7 @@ _PHASES: Mapping[str, Callable[[PhaseRun], Awaitable[NextAction]]] = {
     "start_sub_tasks": start_sub_tasks,
     "gather": gather,
 }
-_NOT_OURS = (StoreUnavailable, JobNotFound, JobConflict, JobNotReadable, Cancelled)
+_SCHEDULER_ERRORS = (StoreUnavailable, JobNotFound, JobConflict, JobNotReadable, Cancelled)
 """Errors that the scheduler handles."""
 
 
@@ -69,7 +69,7 @@ class TaskHandler:
         try:
             async with asyncio.timeout(TIMEOUTS.get(phase.phase)):
                 return await self._run(PhaseRun(writer, self._deps), phase)
-        except _NOT_OURS:
+        except _SCHEDULER_ERRORS:
             raise
         except AttemptError as error:
             writer.take_staged()
@@ -123,7 +123,7 @@ class TaskHandler:
 
 
 async def _halt(run: PhaseRun, phase: RunPhase, error: Exception) -> NextAction:
-    """Halt a task because of what cannot be classified. A person may have it retried from the present step."""
+    """Halt a task because of what cannot be classified. A person may have it retried from the current step."""
     if phase.phase != START_SUB_TASKS.phase:
         run.stage(kept=run.state.children)  # what the sub-tasks have written is not at fault
     return await decide(run, AttemptImpossible(f"{phase.phase}: {_describe(error, phase)}"))

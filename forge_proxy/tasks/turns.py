@@ -35,7 +35,7 @@ WakeJob: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 async def await_turn(run: PhaseRun) -> NextAction:
-    """Continue the task if nothing is in its way, else wait."""
+    """Continue the task if no other task blocks it; otherwise wait."""
     if not run.state.is_admitted:
         if (action := await _await_predecessors(run)) is not None:
             return action

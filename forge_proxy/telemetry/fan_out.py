@@ -14,7 +14,7 @@ _LOG = logging.getLogger("forge_proxy.telemetry")
 class EventFanOut:
     """An observer of the engine that passes each event to its listeners, in the order in which they were added.
 
-    A listener that raises is reported the first time, and receives later events all the same.
+    A listener that raises is reported the first time, but still receives later events.
     """
 
     def __init__(self, listeners: Sequence[Observer] = ()) -> None:

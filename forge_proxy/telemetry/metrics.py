@@ -1,4 +1,4 @@
-"""Prometheus metrics: what the events of the engine add up to, and the present state, which is read at each scrape.
+"""Prometheus metrics: what the events of the engine add up to, and the current state, which is read at each scrape.
 
 Labels are bounded. A model that is not known is `other`, as is every name after the first 64; clients are not a label.
 """
@@ -87,7 +87,7 @@ class DaemonMetrics:
                 pass
 
     def count_content(self, result: str) -> None:
-        """Count what became of the text of a request."""
+        """Count the outcome of storing the text of a request."""
         self._contents.labels(result).inc()
 
     async def render(self, accept: str) -> tuple[bytes, str]:

@@ -140,7 +140,7 @@ async def test_d7_what_the_person_has_not_seen_is_not_merged(review: Review) -> 
     seen = review.head
     base = review.repository.head("main")
     await review.commit("three", {"a.py": b"x = 9\n"})
-    with pytest.raises(MergeConflict, match=r"the branch of the task forge/t1 is at .* review the present diff"):
+    with pytest.raises(MergeConflict, match=r"the branch of the task forge/t1 is at .* review the current diff"):
         await review.approve("merge", head=seen)
     moved = review.repository.commit({"b.py": "y = 2\n"}, "meanwhile")
     with pytest.raises(MergeConflict, match="the base branch main is at"):

@@ -77,15 +77,15 @@ class HardwareInfo(BaseModel):
 class JobQueueInfo(BaseModel):
     """A queue of jobs."""
 
-    running: int = Field(description="Steps that are being executed.")
-    waiting: int = Field(description="Steps that wait for one of them to end.")
-    limit: int = Field(description="The largest number of running steps.")
+    running: int = Field(description="Phases that are being executed.")
+    waiting: int = Field(description="Phases that wait for one of them to end.")
+    limit: int = Field(description="The largest number of running phases.")
 
 
 class JobsNow(BaseModel):
     """The jobs of the daemon."""
 
-    scheduler: str = Field(description="What starts the steps of jobs: `local`.")
+    scheduler: str = Field(description="What starts the phases of jobs: `local` or `temporal`.")
     queues: dict[str, JobQueueInfo]
     unfinished: dict[str, int] | None = Field(
         description="The number of jobs that have not ended, by status; null if the store is not open."

@@ -34,7 +34,7 @@ class TaskSummary(BaseModel):
     created_at: float = Field(description="Seconds since 1970.")
     updated_at: float = Field(description="The time of its last change, in seconds since 1970.")
     last_event: int = Field(description="The id of its latest event.")
-    cancel_requested: bool = Field(description="Whether it is cancelled once its present phase ends.")
+    cancel_requested: bool = Field(description="Whether it is cancelled once its current phase ends.")
 
 
 class FindingJson(BaseModel):
@@ -82,7 +82,7 @@ class TaskInfo(TaskSummary):
     base_commit: str
     head: str = Field(description="The latest commit of the task; the base if there is none.")
     operation: str
-    step: str | None = Field(description="The present step of the plan.")
+    step: str | None = Field(description="The current step of the plan.")
     attempt: int
     attempts: int = Field(description="Attempts that have ended, of all operations.")
     calls: int = Field(description="With those of its sub-tasks.")
@@ -193,7 +193,9 @@ class TaskAnswer(_Request):
     answer: Literal["retry", "skip", "stop"] = Field(
         description="Retry the step with new attempts, skip it, or end the task."
     )
-    note: str = Field(default="", max_length=20_000, description="What the model is told with the next attempt.")
+    note: str = Field(
+        default="", max_length=20_000, description="Instructions for the model, part of the prompt of the next attempt."
+    )
 
 
 class TaskRetry(_Request):

@@ -84,7 +84,7 @@ class TaskEndpoints:
         return TaskPage(data=[to_summary(head) for head in found[:limit]], next=more)
 
     async def read(self, task_id: TaskIdInPath) -> TaskInfo:
-        """Show a task: how far it is, why attempts have failed, and its result."""
+        """Show a task: its progress, why attempts have failed, and its result."""
         return await self._info(await self._tasks.get(task_id))
 
     async def events(
@@ -175,7 +175,7 @@ class TaskEndpoints:
         return await self._info(await self._tasks.retry(task_id, retry.step - 1))
 
     async def cancel(self, task_id: TaskIdInPath) -> TaskInfo:
-        """Cancel a task, at once or when its present phase ends. Its branch stays."""
+        """Cancel a task, at once or when its current phase ends. Its branch stays."""
         return await self._info(await self._tasks.cancel(task_id))
 
     async def delete(self, task_id: TaskIdInPath) -> TaskDeleted:

@@ -54,7 +54,7 @@ class BackgroundResponses:
         return response_id, document
 
     async def read(self, response_id: str, owner: str) -> bytes:
-        """Return the present state of a response as JSON. Raises `ResponseNotFound`."""
+        """Return the current state of a response as JSON. Raises `ResponseNotFound`."""
         job = await self._get(response_id, owner)
         return read_job_response(job, await self._jobs.read_state(job))
 

@@ -1,4 +1,4 @@
-"""The corrections that led to a call, so that later requests show what became of it.
+"""The corrections that led to a call, so that later requests show the outcome of that call.
 
 A correction is found again by the id of its call and the index of the message that contains the call.
 """

@@ -7,7 +7,7 @@ MAX_CHILDREN = 64
 MAX_TREE = 512
 """Jobs of one tree, its root included."""
 MAX_DEPTH = 4
-"""Jobs above one another, the root included."""
+"""How deep jobs can be nested, the root included."""
 MAX_STATE_BYTES = 256 * 1024
 """Bytes of a job's row that are its state. Longer states are packed into documents."""
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024

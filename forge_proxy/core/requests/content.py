@@ -17,7 +17,7 @@ from forge_proxy.core.requests.records import RequestRecord
 from forge_proxy.core.stream import Reply
 
 AttemptVerdict: TypeAlias = Literal["delivered", "retried", "failed"]
-"""What became of an attempt: it ended the request, it was retried, or the request failed or was abandoned in it."""
+"""The outcome of an attempt: it ended the request, it was retried, or the request failed or was abandoned in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The reliability ledger: what went wrong per model and tool, and what became of it.
+"""The reliability ledger: what went wrong per model and tool, and how it ended.
 
 Each delivered call counts once. A call that was valid as the model wrote it has no fault. A call that was recovered
 without a retry has the fault `call_in_text` or `repairable_arguments`. Each attempt that was retried counts under its

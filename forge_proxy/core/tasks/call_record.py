@@ -1,4 +1,4 @@
-"""The record of a call of a task (D39, D42). It is only observed: what tasks need is in their state."""
+"""The record of a call of a task (D39, D42), for observation only: what tasks need is in their state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CallOutcome: TypeAlias = Literal[
     "no_response",
     "error",
 ]
-"""What became of a call. While its attempt runs: `responded`, `written`. Once it has ended: `passed`, `failed` by the
+"""The outcome of a call. While its attempt runs: `responded`, `written`. Once it has ended: `passed`, `failed` by the
 checks, `edits_failed`, or `rejected`, such as a path outside the scope. Without a usable response: `invalid`,
 `truncated`, `no_response`, or `error` of the model server.
 """

@@ -13,14 +13,14 @@ Reset: TypeAlias = Literal["none", "worktree", "head"]
 
 @dataclass(frozen=True, slots=True)
 class StartAttempt:
-    """Begin an attempt of the present operation."""
+    """Begin an attempt of the current operation."""
 
     reset: Reset
 
 
 @dataclass(frozen=True, slots=True)
 class StartSubTasks:
-    """Start the sub-tasks of the present step, and gather what they have written."""
+    """Start the sub-tasks of the current step, and gather what they have written."""
 
     reset: Reset
 

@@ -1,4 +1,4 @@
-"""Results of checks: findings with their places, and what the base branch had before a task began."""
+"""Results of checks: findings with their locations, and what the base branch had before a task began."""
 
 from __future__ import annotations
 

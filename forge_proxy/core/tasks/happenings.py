@@ -1,4 +1,4 @@
-"""What happens to a task: outcomes of its attempts, and decisions of persons."""
+"""What happens to a task: outcomes of its attempts, and decisions of people."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ class ConflictsFound:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A person has answered to a halt."""
+    """A person has answered a halted task."""
 
     answer: Literal["retry", "skip", "stop"]
 
 
 @dataclass(frozen=True, slots=True)
 class ChangesRequested:
-    """A person has requested changes of the finished branch."""
+    """A person has requested changes to the finished branch."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryRequested:
-    """A person wants the work from a step on to be done again."""
+    """A person has requested that the work from a step on is repeated."""
 
     step: int
 

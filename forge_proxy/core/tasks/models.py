@@ -16,7 +16,7 @@ from forge_proxy.core.tasks.ids import find_id_fault
 
 
 class CapabilityTier(StrEnum):
-    """What a call demands of a model (D10)."""
+    """The capability that a call requires of a model (D10)."""
 
     REASONING = "reasoning"
     GENERATION = "generation"
@@ -50,7 +50,7 @@ def _check_id(text: str) -> str:
 
 _MAX_TITLE = 80
 MAX_FAN_OUT_DEPTH = 3
-"""How deep sub-tasks can be nested: jobs can be four above one another."""
+"""How deep sub-tasks can be nested: with their task, jobs can be nested four deep."""
 TaskId = Annotated[str, AfterValidator(_check_id)]
 _Paths = Annotated[tuple[str, ...], Field(max_length=500)]
 
@@ -81,7 +81,7 @@ class ValidationConfig(_Model):
 
 
 class TaskDefinition(_Model):
-    """What is to be done."""
+    """The work that a task has to do."""
 
     task_id: TaskId | None = Field(default=None, description="The id; by default one is created.")
     description: str = Field(min_length=1, max_length=100_000, description="What is to be done.")

@@ -39,7 +39,7 @@ def find_path_fault(path: str) -> str | None:
 def fold_case(path: str) -> str:
     """Return the form of a path in which two paths are equal that only differ in case or in Unicode normalization.
 
-    File systems of macOS and Windows take such paths as the same file.
+    File systems of macOS and Windows treat such paths as the same file.
     """
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 

@@ -1,4 +1,4 @@
-"""How far a task is, as a value."""
+"""The progress of a task, as a value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forge_proxy.core.tasks.models import Plan, PlanStep
 from forge_proxy.core.tasks.operations import OperationName
 
 Stage: TypeAlias = Literal["planning", "steps", "changes", "review", "halted", "ended"]
-"""`changes`: a person has requested changes of the finished branch."""
+"""`changes`: a person has requested changes to the finished branch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class TaskProgress:
     step: int = 0
     operation: OperationName = "generate"
     attempt: int = 1
-    """Attempts of the present operation, from 1."""
+    """Attempts of the current operation, from 1."""
     violations: int = 0
-    """Attempts of the present step that wrote outside their scope."""
+    """Attempts of the current step that wrote outside their scope."""
     commits: tuple[str | None, ...] = ()
     """None for a step that was skipped."""
     halted_in: Stage = "steps"
@@ -48,7 +48,7 @@ class TaskProgress:
 
     @property
     def current(self) -> PlanStep | None:
-        """The present step of the plan; None if there is no plan, or the whole task is worked on."""
+        """The current step of the plan; None if there is no plan, or the whole task is worked on."""
         if self.plan is None or self.stage in ("planning", "changes") or self.step >= len(self.plan.steps):
             return None
         return self.plan.steps[self.step]

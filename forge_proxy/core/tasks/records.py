@@ -108,7 +108,7 @@ class TaskState:
     instructions: str = ""
     """The project instructions of the settings when the task was submitted."""
     has_predecessors_ended: bool = False
-    """Whether the tasks after which it runs have ended, or a person has decided to run it all the same."""
+    """Whether the tasks after which it runs have ended, or a person has decided to run it anyway."""
     is_admitted: bool = False
     """Whether it has its turn: no other task writes the same files before it waits for a person or ends."""
     waits_for: tuple[str, ...] = ()
@@ -121,32 +121,32 @@ class TaskState:
     baseline: str | None = None
     """The digest of the document with what the checks found before."""
     reset: Reset = "none"
-    """How the present attempt begins."""
+    """How the current attempt begins."""
     prompt: str | None = None
-    """The digest of the prompt of the present attempt."""
+    """The digest of the prompt of the current attempt."""
     form: ResponseForm = "json"
     responses: tuple[str, ...] = ()
-    """The digests of the responses of the present attempt: the first one, and that to the request for failed edits."""
+    """The digests of the responses of the current attempt: the first one, and that to the request for failed edits."""
     batched: BatchedCall | None = None
     """The latest call of a task with the mode `batch` (`present_batched`)."""
     follow_up: tuple[Finding, ...] = ()
     """Edits that failed and are requested again."""
     written: tuple[str, ...] = ()
-    """The paths that the present attempt has written."""
+    """The paths that the current attempt has written."""
     checked: tuple[str, ...] = ()
     """The paths whose content was checked. Only these are committed: checks may leave files behind."""
     results: tuple[ValidationResult, ...] = ()
     findings: tuple[Finding, ...] = ()
-    """Findings of the present attempt that are no results of checks, such as edits that could not be applied."""
+    """Findings of the current attempt that are no results of checks, such as edits that could not be applied."""
     is_violation: bool = False
     previous: tuple[Finding, ...] = ()
     """Findings of the attempt before, for the prompt."""
     previous_files: str | None = None
     """The digest of the document with the files of the attempt before."""
     notes: tuple[str, ...] = ()
-    """What persons have written about earlier attempts."""
+    """What people have written about earlier attempts."""
     children: tuple[str, ...] = ()
-    """The jobs of the sub-tasks of the present step, in their order."""
+    """The jobs of the sub-tasks of the current step, in their order."""
     kept: tuple[str, ...] = ()
     """Those of them whose outputs the next attempt uses again."""
     gathered: str | None = None
@@ -167,13 +167,13 @@ class TaskState:
 
     @property
     def present_batched(self) -> BatchedCall | None:
-        """The present call, if a request of it has become a batch."""
+        """The current call, if a request of it has become a batch."""
         found, place = self.batched, (self.progress.attempts, len(self.responses))
         return found if found is not None and (found.round, found.part) == place else None
 
     @property
     def step_id(self) -> str | None:
-        """The id of the present step."""
+        """The id of the current step."""
         step = self.progress.current
         return step.id if step is not None else None
 

@@ -18,7 +18,7 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 class ResponseInvalid(ForgeError):
-    """The response of a model has not the form that was requested. `at` is the path of the field, `$` the whole."""
+    """A response does not have the form that was requested. `at` is the path of the field, `$` that of the whole."""
 
     def __init__(self, at: str, reason: str) -> None:
         super().__init__(f"{at}: {reason}")

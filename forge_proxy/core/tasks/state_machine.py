@@ -40,7 +40,7 @@ MAX_VIOLATIONS = 2
 
 
 class HappeningUnexpected(ValueError):
-    """This cannot happen in the present stage: a fault of the caller."""
+    """What has happened is not possible in the current stage: an error of the caller."""
 
 
 def first_decision(progress: TaskProgress) -> Decision:
@@ -98,7 +98,7 @@ def _check_stage(progress: TaskProgress, happening: Happening) -> None:
 
 
 def _begin_step(progress: TaskProgress, reset: Reset) -> tuple[TaskProgress, Decision]:
-    """Begin an attempt of the present stage: with the sub-tasks of the step, if it has any."""
+    """Begin an attempt of the current stage: with the sub-tasks of the step, if it has any."""
     operation: OperationName = "plan" if progress.stage == "planning" else "generate"
     if (step := progress.current) is not None and step.sub_tasks:
         operation = "gather"

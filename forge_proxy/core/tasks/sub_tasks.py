@@ -1,4 +1,4 @@
-"""Sub-tasks of a step, the pure half: what each of them may write, and what becomes of what they have written."""
+"""Sub-tasks of a step, the pure half: what each of them may write, and how their outputs are combined."""
 
 from __future__ import annotations
 

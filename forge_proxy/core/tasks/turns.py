@@ -1,8 +1,9 @@
 """Which tasks another one waits for: those that it is to run after, and those that may write the same files.
 
-A task that works has its write scope to itself. Among those that wait for a scope, the one that was submitted first is
-next; a task that waits for its predecessors lets others go first, because a person may have to decide about them.
-A task that works waits for nothing here, and the others only wait for it or for earlier ones: there is no circle.
+No other task may write within the scope of a task that works. Among those that wait for a scope, the one that was
+submitted first is next; a task that waits for its predecessors lets others go first, because a person may have to
+decide about them. A task that works waits for nothing here, and the others only wait for it or for earlier ones: there
+is no deadlock.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def find_blockers(own: ScopeClaim, others: Iterable[ScopeClaim]) -> tuple[str, .
 def describe_missed(ends: Iterable[tuple[str, PredecessorEnd]]) -> str | None:
     """Return why a task cannot begin after its predecessors; None if all of them were merged."""
     missed = [f"the task {task_id} was not merged: it {_ENDS[end]}" for task_id, end in ends if end != "merged"]
-    return None if not missed else "; ".join(missed) + "; answer `retry` to run this task all the same"
+    return None if not missed else "; ".join(missed) + "; answer `retry` to run this task anyway"
 
 
 _ENDS = {"rejected": "was rejected", "failed": "failed", "cancelled": "was cancelled"}

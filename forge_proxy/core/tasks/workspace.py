@@ -1,4 +1,4 @@
-"""What a task knows of its repository: values that the git adapter returns."""
+"""Values that describe the repository of a task. The git adapter returns them."""
 
 from __future__ import annotations
 

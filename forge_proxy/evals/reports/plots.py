@@ -48,8 +48,8 @@ def scores_plot(lines: Sequence[ReportLine]) -> str:
         if score.value is None or found is None:
             continue
         name = _name(_short(line.label), line.config)
-        told = f"{format_percent(score)} ({format_interval(score)})"
-        title = f"{_name(line.label, line.config)}: {score.hits} of {score.total}, {told}"
+        figure = f"{format_percent(score)} ({format_interval(score)})"
+        title = f"{_name(line.label, line.config)}: {score.hits} of {score.total}, {figure}"
         kind = line.config.ablation if line.config.ablation in ("reforged", "bare") else "other"
         rows.append(
             _row(
@@ -85,8 +85,8 @@ def effect_plot(effects: Sequence[AblationEffect]) -> str:
         )
         title = f"{_name(effect.label, effect.config)}: {change}"
         kind = "bare" if effect.config.ablation == "bare" else "other"
-        low, high, told = 100 * found.low, 100 * found.high, format_points(pairs.difference)
-        rows.append(_row(place, name, title, kind, axis, 100 * pairs.difference, low, high, told))
+        low, high, figure = 100 * found.low, 100 * found.high, format_points(pairs.difference)
+        rows.append(_row(place, name, title, kind, axis, 100 * pairs.difference, low, high, figure))
     zero = f'<line class="zero" x1="{axis.x(0)}" y1="{_TOP}" x2="{axis.x(0)}" y2="{_TOP + len(effects) * _ROW}"/>'
     inside = axis.draw(len(effects), "") + zero + "".join(rows)
     return _svg(len(effects), inside, "Change of the score against all guardrails, in points")
@@ -125,7 +125,7 @@ def speed_plot(lines: Sequence[ReportLine]) -> str:
 
 
 def _row(
-    place: int, name: str, title: str, kind: str, axis: _Axis, value: float, low: float, high: float, told: str
+    place: int, name: str, title: str, kind: str, axis: _Axis, value: float, low: float, high: float, figure: str
 ) -> str:
     """Return a row: a name, a point with whiskers, and the number."""
     y = _TOP + place * _ROW + _ROW / 2
@@ -134,7 +134,7 @@ def _row(
         f'<text class="name" x="{_LEFT - 14}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
         f'<line class="whisker {kind}" x1="{axis.x(low)}" y1="{y}" x2="{axis.x(high)}" y2="{y}"/>'
         f'<circle class="{kind}" cx="{axis.x(value)}" cy="{y}" r="5"/>'
-        f'<text class="figure" x="{_WIDTH - _RIGHT + 16}" y="{y + 4}">{escape(told)}</text></g>'
+        f'<text class="figure" x="{_WIDTH - _RIGHT + 16}" y="{y + 4}">{escape(figure)}</text></g>'
     )
 
 

@@ -15,7 +15,7 @@ class RunNotFound(JobNotFound):
 
 
 class RunConflict(JobConflict):
-    """The operation is not possible in the run's present state; nothing was changed."""
+    """The operation is not possible in the run's current state; nothing was changed."""
 
 
 class RunNotReadable(JobNotReadable):

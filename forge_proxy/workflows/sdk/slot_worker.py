@@ -88,7 +88,7 @@ class SlotWorker:
             self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """Stop accepting runs and cancel the present ones.
+        """Stop accepting runs and cancel the current ones.
 
         Their `run` calls raise `WorkflowCancelledError` with the history. A running tool is awaited.
         """

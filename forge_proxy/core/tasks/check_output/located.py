@@ -1,4 +1,4 @@
-"""Reads messages with a place: `path:line:col: message` of most tools, and `path(line,col): message` of tsc."""
+"""Reads messages with a location: `path:line:col: message` of most tools, and `path(line,col): message` of tsc."""
 
 from __future__ import annotations
 

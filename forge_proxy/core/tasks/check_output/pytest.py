@@ -1,4 +1,4 @@
-"""Reads the output of pytest: failed tests with the place and the message, and how many tests there were."""
+"""Reads the output of pytest: failed tests with the location and the message, and how many tests there were."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def count_tests(output: str) -> int | None:
 
 
 def read_pytest_findings(check: str, output: str, roots: Sequence[str]) -> Sequence[Finding]:
-    """Return the failed tests, each with the place and the reason that pytest prints for it."""
+    """Return the failed tests, each with the location and the reason that pytest prints for it."""
     sections = _split_sections(output)
     findings: list[Finding] = []
     for match in {match["id"]: match for match in _FAILED.finditer(output)}.values():
@@ -78,7 +78,7 @@ def _find_reason(section: str) -> str:
 
 
 def _last_place(section: str, file: str, roots: Sequence[str]) -> tuple[str | None, int | None]:
-    """Return the last place in a file of the repository, preferably one that is not the test itself."""
+    """Return the last location in a file of the repository, preferably one that is not the test itself."""
     places = [(relative_path(match["path"], roots), int(match["line"])) for match in _PLACE.finditer(section)]
     inside = [place for place in places if place[0] is not None and "site-packages/" not in place[0]]
     others = [place for place in inside if place[0] != relative_path(file, roots)]

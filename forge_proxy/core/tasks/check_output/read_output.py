@@ -13,7 +13,7 @@ from forge_proxy.core.tasks.check_output.ruff import read_format_findings, read_
 from forge_proxy.core.tasks.findings import Finding
 
 EXIT_CODE = "exit"
-"""The code of a finding for a command that failed and printed no place."""
+"""The code of a finding for a command that failed and printed no location."""
 STOPPED = "stopped"
 """The code of a finding for a command that was killed."""
 _MAX_FINDINGS = 500

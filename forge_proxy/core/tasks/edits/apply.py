@@ -39,10 +39,10 @@ class EditFault:
     message: str
     nearest: NearestLines | None = None
     search: str = ""
-    """The text that was searched."""
+    """The text that was searched for."""
 
     def describe(self) -> str:
-        """Return what a model has to know to correct the edit: the text that it searched, and the nearest lines."""
+        """Return what a model needs to correct the edit: the text that it searched for, and the nearest lines."""
         parts = [self.message]
         if self.search:
             parts.append(f"The edit had this `search`:\n\n{_quote(self.search)}")

@@ -1,7 +1,7 @@
 """Finds placeholders with which a model omits code, such as `# ... rest of the code unchanged`.
 
-A comment is one if it consists of dots, begins with dots and says that something stays, or says nothing but that.
-Comments of real programs are rarely of that kind: `tests/core/tasks/test_elision.py` counts them.
+A comment is a placeholder if it consists of dots, if it begins with dots and states that something stays, or if it
+states nothing else. Comments of real programs are rarely of that kind: `tests/core/tasks/test_elision.py` counts them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import gcd
 
 _TAB = 4
-"""Columns of a tab beside spaces."""
+"""Columns of a tab, and of a level if the lines do not show another width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def relative_columns(lines: Sequence[str]) -> tuple[tuple[int, str], ...]:
 
 
 def relative_levels(lines: Sequence[str]) -> tuple[tuple[int, str], ...]:
-    """Return the same in levels of the lines' own style: two and four spaces, and tabs, are then equal."""
+    """Like `relative_columns`, in levels of the lines' own style: two spaces, four spaces and tabs are then equal."""
     columns = relative_columns(lines)
     unit = gcd(*(width for width, _ in columns)) or 1
     return tuple((width // unit, text) for width, text in columns)

@@ -98,7 +98,7 @@ class _Text:
 
 
 def find_match(text: str, search: str, replace: str) -> Match | NoMatch:
-    """Find the only place of `search`, which is not blank. All three have `\\n` as their line ending."""
+    """Find the only place of `search`, which must not be blank. All three texts have `\\n` as their line ending."""
     if search.endswith("\n") and replace and not replace.endswith("\n"):
         replace += "\n"  # else the next line would be joined to it, which no edit means
     starts = _find_all(text, search)

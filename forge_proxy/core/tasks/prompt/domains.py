@@ -1,4 +1,4 @@
-"""What the prompts say about the kind of work."""
+"""The parts of prompts that depend on the kind of work."""
 
 from __future__ import annotations
 

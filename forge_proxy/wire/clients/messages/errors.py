@@ -24,7 +24,7 @@ _NO_THREADS = "thread_unsupported_request"
 
 
 class ThreadsNotSupported(InvalidRequest):
-    """The client expects a Messages server to store the conversation. If it is told so,
+    """The client expects a Messages server to store the conversation. If an error reports that,
     it sends the whole conversation."""
 
     def __init__(self) -> None:

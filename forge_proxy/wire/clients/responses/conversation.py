@@ -25,7 +25,7 @@ class ConversationBuilder:
         self._messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
 
     def add_reasoning(self, text: str) -> None:
-        """Add reasoning, which begins a turn of the model unless calls of the present one are still listed."""
+        """Add reasoning, which begins a turn of the model unless calls of the current one are still listed."""
         if self._texts and not self._calls:
             self._end_turn()
         self._reasoning.append(text)

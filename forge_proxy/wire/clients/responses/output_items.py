@@ -60,7 +60,7 @@ class MessageItem(OutputItem):
         return [self.added(self.item("in_progress"))]
 
     def add(self, kind: PartType, text: str, logprobs: LogProbs | None = None) -> list[ItemEvent]:
-        """Add text to the present part, or begin one of another type."""
+        """Add text to the current part, or begin one of another type."""
         events: list[ItemEvent] = []
         if self._text is None or kind != self._type:
             events += self._end_part()
