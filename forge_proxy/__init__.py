@@ -11,6 +11,7 @@ from forge_proxy._version import __version__ as __version__
 
 # isort: off
 if TYPE_CHECKING:
+    from forge_proxy.api.admin.task_models import TaskInfo, TaskSubmission
     from forge_proxy.api.config import ServerConfigError
     from forge_proxy.api.server import CannotListen, PortTaken
     from forge_proxy.backends.config import BackendChoiceError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
         SlidingWindowCompact,
         TieredCompact,
     )
+    from forge_proxy.client.remote import DaemonError, NoDaemon, SentEvent
+    from forge_proxy.client.tasks import Tasks
     from forge_proxy.core.backend_errors import (
         BackendBroke,
         BackendDown,
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
         ToolCallInfo,
     )
     from forge_proxy.core.sampling import UnsupportedModelError
+    from forge_proxy.core.tasks.models import TaskDefinition
     from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
     from forge_proxy.core.workflow.definition import (
         Prerequisite,
@@ -138,6 +142,7 @@ __all__ = [
     "ContextBudgetExceeded",
     "ContextManager",
     "ContextOverflow",
+    "DaemonError",
     "EmptyAnswer",
     "EngineClient",
     "ErrorTracker",
@@ -160,6 +165,7 @@ __all__ = [
     "MessageType",
     "ModelNotLoaded",
     "NoCompact",
+    "NoDaemon",
     "Nudge",
     "OutOfMemory",
     "Overloaded",
@@ -174,6 +180,7 @@ __all__ = [
     "ResponseTooLarge",
     "ResponseValidator",
     "RouteNotSupported",
+    "SentEvent",
     "ServerConfigError",
     "Settings",
     "SettingsError",
@@ -188,6 +195,10 @@ __all__ = [
     "StreamError",
     "Superseded",
     "SwitchFailed",
+    "TaskDefinition",
+    "TaskInfo",
+    "TaskSubmission",
+    "Tasks",
     "TextResponse",
     "ThinkingNotSupportedError",
     "TieredCompact",
@@ -218,11 +229,14 @@ __all__ = [
 ]
 
 _NAMES = {
+    "api.admin.task_models": "TaskInfo TaskSubmission",
     "api.config": "ServerConfigError",
     "api.server": "CannotListen PortTaken",
     "backends.config": "BackendChoiceError",
     "backends.llama_server.commands": "Superseded SwitchFailed",
     "backends.llama_server.instance": "CannotStart",
+    "client.remote": "DaemonError NoDaemon SentEvent",
+    "client.tasks": "Tasks",
     "core.backend_errors": "BackendBroke BackendDown BackendError BackendFault BackendLost BackendNotReady"
     " BackendTimeout BackendUnreachable ContextOverflow LimitTooLarge ModelNotLoaded"
     " RequestFormatRejected ResponseTooDeep ResponseTooLarge RouteNotSupported UnexpectedStatus"
@@ -236,6 +250,7 @@ _NAMES = {
     "core.jsontypes": "Json",
     "core.messages": "Message MessageFormat MessageMeta MessageRole MessageType ToolCall ToolCallInfo",
     "core.sampling": "UnsupportedModelError",
+    "core.tasks.models": "TaskDefinition",
     "core.workflow.cancelled": "WorkflowCancelledError",
     "core.workflow.definition": "Prerequisite ToolDef Workflow",
     "core.workflow.errors": "InvalidWorkflow MaxIterationsError PrerequisiteError StepEnforcementError StreamError"

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from forge_proxy.cli.formatting import budget_words, preview_rows, show, show_rows, status_rows, tier_words
-from forge_proxy.cli.remote import DEFAULT_URL, AdminClient
+from forge_proxy.client.remote import DEFAULT_URL, AdminClient
 from forge_proxy.core.budget import MAX_TOKENS, MIN_TOKENS
 from forge_proxy.core.guardrails.policy import SWITCHES
 from forge_proxy.core.jsontypes import Json, is_list, is_object

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from forge_proxy.cli.formatting import describe_duration
-from forge_proxy.cli.remote import AdminClient, NoDaemon
 from forge_proxy.cli.run_rows import describe_time
+from forge_proxy.client.remote import AdminClient, NoDaemon
 
 _ENDED = ("failed", "completed", "expired", "cancelled")
 _POLL_SECONDS = 1.0

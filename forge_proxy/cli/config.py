@@ -9,7 +9,7 @@ import typer
 
 from forge_proxy.cli.admin import Key, Url
 from forge_proxy.cli.options import ConfigFile, settings_file
-from forge_proxy.cli.remote import DEFAULT_URL, AdminClient
+from forge_proxy.client.remote import DEFAULT_URL, AdminClient
 from forge_proxy.settings import load
 from forge_proxy.settings.schema import render_schema
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from forge_proxy.cli.admin import Key, Url
-from forge_proxy.cli.remote import DEFAULT_URL, AdminClient, SentEvent
+from forge_proxy.client.remote import DEFAULT_URL, AdminClient, SentEvent
 
 _NOTICES = ("gap", "dropped", "stopping")
 

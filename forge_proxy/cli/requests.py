@@ -13,8 +13,8 @@ import typer
 
 from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, inherit_options, list_by_default
 from forge_proxy.cli.formatting import show, show_rows
-from forge_proxy.cli.remote import DEFAULT_URL, AdminClient
 from forge_proxy.cli.request_rows import answer_rows, ledger_table, markdown_table, request_line, request_rows
+from forge_proxy.client.remote import DEFAULT_URL, AdminClient
 from forge_proxy.core.errors import ForgeError
 
 _SECONDS = {"h": 3600, "d": 86400, "w": 604800}

@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from forge_proxy.cli.remote import SentEvent
+from forge_proxy.client.remote import SentEvent
 
 _MAX_CHARS = 200
 """Maximum number of characters shown of a message; `--json` prints all."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from forge_proxy.cli.remote import SentEvent
 from forge_proxy.cli.run_rows import describe_time
+from forge_proxy.client.remote import SentEvent
 
 _HIDDEN = ("queued", "running")
 """Statuses that each phase has, of which nobody needs to read."""

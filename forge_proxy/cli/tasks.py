@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -15,7 +16,6 @@ import typer
 
 from forge_proxy.cli.admin import AsJson, CommandOptions, OwnKey, OwnUrl, inherit_options, list_by_default
 from forge_proxy.cli.formatting import show, show_rows
-from forge_proxy.cli.remote import SentEvent
 from forge_proxy.cli.run_rows import describe_time
 from forge_proxy.cli.task_rows import (
     call_rows,
@@ -25,10 +25,10 @@ from forge_proxy.cli.task_rows import (
     sub_task_rows,
     task_rows,
 )
+from forge_proxy.client.task_events import is_end_of_work
 from forge_proxy.core.errors import ForgeError
 
 _ROUTE = "tasks"
-_WAITS = ("requires_action", "halted")
 
 tasks = typer.Typer(
     name="tasks",
@@ -334,12 +334,7 @@ def _decide(options: CommandOptions, task_id: str, action: str, body: dict[str, 
 def _watch(options: CommandOptions, task_id: str) -> None:
     """Print events until the task waits for a person or ends; events of former waits are printed, too."""
     latest = options.remote.admin("GET", _path(task_id))["last_event"]
-
-    def is_last(event: SentEvent) -> bool:
-        is_own = event.type == "status" and "task" not in event.data  # not that of a sub-task
-        status = event.data.get("status") if is_own else None
-        return status in ("completed", "failed", "cancelled") or (status in _WAITS and event.id >= latest)
-
+    is_last = partial(is_end_of_work, latest=latest)
     with closing(options.remote.events(f"{_path(task_id)}/events", is_last, {"sub_tasks": True})) as events:
         for event in events:
             if options.as_json:

@@ -16,8 +16,8 @@ from urllib.parse import quote
 import typer
 
 from forge_proxy.cli.admin import Key, Url
-from forge_proxy.cli.remote import DEFAULT_URL, AdminClient
 from forge_proxy.cli.top_view import TopState, draw
+from forge_proxy.client.remote import DEFAULT_URL, AdminClient
 from forge_proxy.core.errors import ForgeError
 
 _INTERVAL = 0.25

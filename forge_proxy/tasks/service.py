@@ -307,8 +307,9 @@ class TaskService:
         if happening != Answered("retry"):
             changes = {**NO_CHILDREN, **changes}
         state = replace(state, progress=progress, reset=reset_of(decision), follow_up=(), **changes)
-        if isinstance(decision, End) and state.result is not None:
-            state = replace(state, result=replace(state.result, status=_status_of(decision)))
+        if isinstance(decision, End):
+            result = None if state.result is None else replace(state.result, status=_status_of(decision))
+            state = replace(state, result=result, halt=decision.reason)
         status = NewEvent("status", {"status": "queued"})
         action = _action_of(decision)
         if action != CONTINUE:

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from forge_proxy.cli.remote import AdminClient, NoDaemon, SentEvent
+from forge_proxy.client.remote import AdminClient, NoDaemon, SentEvent
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from forge_proxy.cli.jobs import JobDidNotComplete, jobs
-from forge_proxy.cli.remote import AdminClient, SentEvent
+from forge_proxy.client.remote import AdminClient, SentEvent
 
 
 def job(job_id: str, **fields: Any) -> dict[str, Any]:

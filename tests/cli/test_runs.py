@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from forge_proxy.cli.remote import AdminClient
 from forge_proxy.cli.run_files import NotASubmission
 from forge_proxy.cli.runs import runs
+from forge_proxy.client.remote import AdminClient
 
 
 @pytest.mark.parametrize(

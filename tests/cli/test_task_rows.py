@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.cli.remote import SentEvent
 from forge_proxy.cli.task_rows import describe_task_event
+from forge_proxy.client.remote import SentEvent
 
 CALLED: dict[str, Any] = {"model": "tiny", "prompt_tokens": 580, "completion_tokens": 45, "seconds": 0.4}
 

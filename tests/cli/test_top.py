@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from forge_proxy.cli.remote import AdminClient, DaemonError
 from forge_proxy.cli.top import TopScreen
 from forge_proxy.cli.top_view import TopState, describe_phase, draw, select_shown
+from forge_proxy.client.remote import AdminClient, DaemonError
 
 STATUS: dict[str, Any] = {
     "backend": {

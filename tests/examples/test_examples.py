@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.fakes.processes import ROOT, Process, daemon, environment
+from tests.system.test_tasks import GENERATE, open_place
 
 FOLDER = ROOT / "examples"
 WEATHER = "3 sunny days in Paris"
@@ -44,8 +45,8 @@ def output_of(*words: str, **env: str) -> str:
     return done.stdout
 
 
-def example(name: str, **env: str) -> str:
-    return output_of(sys.executable, "-W", "error", f"examples/{name}", **env)
+def example(name: str, *words: str, **env: str) -> str:
+    return output_of(sys.executable, "-W", "error", f"examples/{name}", *words, **env)
 
 
 def test_the_sdk_gets_a_tool_call(running: Process) -> None:
@@ -71,6 +72,15 @@ def test_a_run_over_http_is_completed(running: Process) -> None:
 
 def test_a_run_uses_a_tool_of_an_mcp_server() -> None:
     assert example("05_mcp_tool.py") == f"completed {WEATHER}\n"
+
+
+def test_a_task_leaves_a_branch_for_a_review(tmp_path: Path) -> None:
+    with open_place(tmp_path, GENERATE) as place, place.daemon() as proxy:
+        words = (str(place.repository.path), "cart.py", "Add a total.")
+        printed = example("09_task.py", *words, FORGE_PROXY_URL=proxy.url)
+
+    assert re.match(r"forge/task_\w+ waits for a review\n", printed)
+    assert "+        return len(self.items)\n" in printed
 
 
 def test_an_eval_compares_two_presets() -> None:

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from forge_proxy.cli.remote import DEFAULT_URL
+from forge_proxy.client.remote import DEFAULT_URL
 
 _VARIABLE = "FORGE_PORT"
 _COMPOSE_FILES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")

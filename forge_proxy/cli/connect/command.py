@@ -18,8 +18,8 @@ from forge_proxy.cli.connect.setups import (
     DaemonAddress,
     ServedModel,
 )
-from forge_proxy.cli.remote import AdminClient, DaemonError, NoDaemon
 from forge_proxy.cli.rescue import InputError
+from forge_proxy.client.remote import AdminClient, DaemonError, NoDaemon
 
 DaemonUrl = Annotated[
     str | None,

@@ -1,4 +1,4 @@
-"""HTTP client of the commands that show or change a running daemon."""
+"""HTTP client of the programs and commands that show or change a running daemon."""
 
 from __future__ import annotations
 
@@ -35,7 +35,12 @@ class NoDaemon(ForgeError):
 
 
 class DaemonError(ForgeError):
-    """The daemon rejected the request; the message is the daemon's."""
+    """The daemon rejected the request; the message is the daemon's, and so are the HTTP status and the code."""
+
+    def __init__(self, message: str, status: int = 0, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +125,12 @@ class AdminClient:
         query: Mapping[str, Any] | None = None,
         on_loss: Callable[[], object] = lambda: None,
         *,
+        after: int = 0,
         reconnects: bool = True,
     ) -> Generator[SentEvent]:
         """Yield the server-sent events of an admin API route until the last one, reconnecting if the daemon restarts.
 
+        `after` is the id of the event after which they begin.
         `on_loss` is called when the connection is lost; without `reconnects` the end of the stream is the end. An event
         without an id has that of the event before. Raises like `admin`.
         """
@@ -133,7 +140,7 @@ class AdminClient:
         event, away_since, was_connected = None, math.inf, False
         timeout = httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
         while event is None or not is_last(event):
-            headers = {**self._headers, "Last-Event-ID": str(event.id if event else 0)}
+            headers = {**self._headers, "Last-Event-ID": str(event.id if event else after)}
             failed: Exception = NoDaemon("the daemon closed the stream")
             try:
                 with httpx.stream(
@@ -164,10 +171,12 @@ class AdminClient:
     def _refusal(self, content: Any, status: int) -> ForgeError:
         """Return the error for a failed request: the daemon's, or that another server answered."""
         other = self._other_server() if status in _MAY_BE_ANOTHER else None
-        return other or DaemonError(_error_message(content, status))
+        return other or DaemonError(_error_message(content, status), status, _error_code(content))
 
     def _other_server(self) -> NoDaemon | None:
         """Return an error that names the server that answers, or None if it is a forge-proxy."""
+        if _is_in_event_loop():  # a blocking client in an asynchronous program
+            return None
         from forge_proxy.backends.aiohttp_client import AioHttp
         from forge_proxy.backends.probe import identify
 
@@ -197,6 +206,15 @@ class AdminClient:
         )
 
 
+def _is_in_event_loop() -> bool:
+    """Whether the present thread runs an event loop, in which no other can be run."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _json_of(text: str) -> Any:
     try:
         return json.loads(text)
@@ -223,3 +241,9 @@ def _error_message(content: Any, status: int) -> str:
             message += "; set it with --key or FORGE_PROXY_KEY"
         return message
     return f"the daemon returned {status}"
+
+
+def _error_code(content: Any) -> str | None:
+    error = content.get("error") if isinstance(content, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    code = error.get("code") if isinstance(error, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return code if isinstance(code, str) else None
