@@ -34,7 +34,7 @@ class _EventStream(EventSourceResponse):
     @staticmethod
     async def _listen_for_exit_signal() -> None:
         """The library ends every stream of the process once any uvicorn server in it has exited, also a server that is
-        not ours. The service that feeds the streams ends them instead.
+        not the daemon's. The service that feeds the streams ends them instead.
         """
         await asyncio.Event().wait()
 

@@ -16,14 +16,14 @@ _SCHEME = re.compile(r"bearer +", re.IGNORECASE)
 _USABLE = re.compile(r"[\x21-\x7e]{1,128}")
 _PRODUCT = re.compile(r"[A-Za-z0-9][\w.+@-]{0,40}(?:/[\w.+-]{1,40})?", re.ASCII)
 _REQUEST_ID = "forge_proxy.request_id"
-"""Where the scope of a request has its id: one that is made up must be the same everywhere."""
+"""The key of the id of a request in its ASGI scope: a generated id must be the same everywhere."""
 _MAX_TRACEPARENT = 256
 KEY_LABEL = "forge_proxy.key_label"
-"""Where the scope of a request has the label of its key."""
+"""The key of the label of the API key in the ASGI scope of a request."""
 OWNER = "forge_proxy.owner"
-"""Where the scope of a batch's line has the owner of the batch: it has no key."""
+"""The key of the owner of a batch in the ASGI scope of one of its lines, which has no API key."""
 ON_PROMPT = "forge_proxy.on_prompt"
-"""Where the scope of a batch's line has a function that is called when its prompt has been processed."""
+"""The key of a function in the ASGI scope of a batch's line. It is called once the prompt has been processed."""
 
 
 def request_id_of(request: Request) -> str:

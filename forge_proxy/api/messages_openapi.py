@@ -33,7 +33,7 @@ _PROMPT: dict[str, Any] = {
             content=_CONTENT,
         ),
     ),
-    "system": {**_CONTENT, "description": "The system prompt. Claude Code's attribution block is left out of it."},
+    "system": {**_CONTENT, "description": "The system prompt. Claude Code's attribution block is omitted."},
     "tools": array(
         "Tools that the model may call. If there are any, the response is guarded. Tools that run on Anthropic's"
         " servers are dropped.",

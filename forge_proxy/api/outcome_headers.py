@@ -51,7 +51,7 @@ def headers_as_text(headers: Mapping[str, str]) -> str:
 
 
 def intervention_headers(descriptions: Sequence[str]) -> dict[str, str]:
-    """Return the header of interventions in both its names; none if there are none."""
+    """Return the header of interventions under its current and its former name; no header if there are none."""
     if not descriptions:
         return {}
     interventions = "; ".join(as_fits([_to_ascii(text) for text in descriptions], _MAX_TOTAL))

@@ -28,7 +28,7 @@ class PromptSizeEncoder(Protocol):
 async def with_prompt_size(
     answer: AsyncGenerator[AnswerEvent], measure: Callable[[], Awaitable[PromptSize]], encoder: PromptSizeEncoder
 ) -> AsyncGenerator[AnswerEvent]:
-    """Yield the answer, and tell the encoder the size of the prompt before the first chunk of the response.
+    """Yield the answer, and report the size of the prompt to the encoder before the first chunk of the response.
 
     A keep-alive may be the first event: it has the size if it is known by then.
     """

@@ -87,7 +87,7 @@ class ResponseStorage:
         return DecodedResponsesRequest(converted, response_id, received.owner, size)
 
     async def save(self, decoded: DecodedRequest, encoder: StreamEncoder) -> None:
-        """Store a streamed response before its last event is sent. If that fails, the response says so."""
+        """Store a streamed response before its last event is sent. If that fails, the response reports it."""
         assert isinstance(decoded, DecodedResponsesRequest)  # noqa: S101  # `decode` returned it
         assert isinstance(encoder, ResponsesEncoder)  # noqa: S101
         if encoder.store:

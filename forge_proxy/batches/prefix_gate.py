@@ -13,7 +13,7 @@ _Key = tuple[str, int]
 
 
 class PrefixGate:
-    """The prefixes of all batches. They are forgotten with the daemon: the next one processes them anew."""
+    """The prefixes of all batches. They are forgotten with the daemon: the next one processes them again."""
 
     def __init__(self) -> None:
         self._opened: dict[_Key, asyncio.Event] = {}

@@ -24,7 +24,7 @@ class Ruff:
 
     program: Path
     settings: str
-    """A path relative to the worktree, or the absolute path of our settings."""
+    """A path relative to the worktree, or the absolute path of the daemon's settings."""
 
     def lint(self, files: Sequence[str]) -> Sequence[str]:
         """Return the command that lints files."""

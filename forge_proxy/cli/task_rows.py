@@ -9,7 +9,7 @@ from forge_proxy.cli.run_rows import describe_time
 from forge_proxy.client.remote import SentEvent
 
 _HIDDEN = ("queued", "running")
-"""Statuses that each phase has, of which nobody needs to read."""
+"""Statuses that every phase has, so that they are not displayed."""
 
 
 def task_rows(task: dict[str, Any]) -> list[tuple[str, str]]:

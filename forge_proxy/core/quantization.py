@@ -1,4 +1,4 @@
-"""The quantization of a model, as far as its server or its name tells."""
+"""The quantization of a model, as far as its server reports it or its name contains it."""
 
 from __future__ import annotations
 

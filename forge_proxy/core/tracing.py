@@ -1,7 +1,7 @@
 """The position of a request in a distributed trace, by the W3C recommendation Trace Context. Pure.
 
-The ids of attempts follow from that of their request: the engine needs no randomness, and whoever exports the spans
-later finds the ids that were sent to the model server.
+The ids of attempts follow from that of their request: the engine needs no randomness, and the exporter of the spans
+later derives the ids that were sent to the model server.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ async def export_traces(settings: Settings, listeners: EventFanOut) -> AsyncGene
 
 
 def combine_observers(observers: Sequence[ContentObserver]) -> ContentObserver | None:
-    """Return one observer that passes each text on to all; None if there are none. One that fails disturbs nobody."""
+    """Return one observer that passes each text on to all; None if there are none. A failing one is isolated."""
     if not observers:
         return None
 

@@ -1,6 +1,6 @@
-"""The requests under way: who follows them gets a picture of all of them several times a second, and may cancel one.
+"""The requests under way. A follower gets a snapshot of all of them several times a second, and may cancel one.
 
-Nothing is computed while nobody follows: a picture reads the counters that each request has anyway.
+Without a follower nothing is computed: a snapshot reads the counters that each request has anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forge_proxy.engine.request_recorder import RequestRecorder
 _MAX_FOLLOWERS = 32
 _MAX_SHOWN = 200
 _INTERVAL = 0.25
-"""Seconds between two pictures of requests under way."""
+"""Seconds between two snapshots of the requests under way."""
 
 
 class ActiveRequest:
@@ -139,14 +139,14 @@ class ActiveRequests:
         shown: Sequence[LiveRequest] | None = None
         try:
             while not self._closed.is_set():
-                picture = self.list()
-                if picture or picture != shown:
-                    yield picture
-                shown = picture
+                snapshot = self.list()
+                if snapshot or snapshot != shown:
+                    yield snapshot
+                shown = snapshot
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._interval):
                         await self._closed.wait()
-                if not picture and not self._requests and not self._closed.is_set():
+                if not snapshot and not self._requests and not self._closed.is_set():
                     self._arrived.clear()
                     await self._arrived.wait()
         finally:

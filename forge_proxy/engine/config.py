@@ -53,7 +53,7 @@ class EngineConfig:
     observe: Observer
     """Receives the events of all requests."""
     observe_content: ContentObserver | None = None
-    """Receives the text of all requests. Default: nobody does, and nothing is collected."""
+    """Receives the text of all requests. Default: no text is collected."""
     tracer: RequestTracer | None = None
     """Default: there are no traces."""
     models: Models | None = None

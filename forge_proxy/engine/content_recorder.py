@@ -32,7 +32,7 @@ class BoundedReply:
 
     @property
     def is_cut(self) -> bool:
-        """Whether chunks were left out."""
+        """Whether chunks were omitted."""
         return self._size > MAX_COLLECTED
 
     def add(self, chunk: Chunk) -> None:

@@ -31,7 +31,7 @@ from forge_proxy.engine.ports import Observer, ThoroughReader
 from forge_proxy.engine.request_recorder import RequestRecorder
 
 _LOSSES = 2
-"""How often one request is retried because its response was lost: it may be the request that ends the model server."""
+"""How often one request is retried because its response was lost: the request may crash the model server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class BackendSession:
         self.slot = slot
         self.recorder = recorder
         self.content = content
-        """Collects the text of the request; None if nobody wants it."""
+        """Collects the text of the request; None if there is no observer of it."""
         self.request_id = recorder.request_id
         self.memory = ResponseMemory(deps.memory)
         self._losses = 0

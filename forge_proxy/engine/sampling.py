@@ -1,4 +1,4 @@
-"""Sampling values for fields that the client leaves out: only if the settings enable them.
+"""Sampling values for fields that the client omits: only if the settings enable them.
 
 Values set for a model of a catalog take precedence over those recommended for its family.
 """

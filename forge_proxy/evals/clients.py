@@ -50,7 +50,7 @@ _ENDS = (
     _End("finish", "message", "Finish the task and report its result."),
     _End("complete_task", "result", "Complete the task and hand over its result."),
 )
-"""Names and parameters as agents use them; the descriptions are our own."""
+"""Names and parameters as agents use them; the descriptions were written for the evals."""
 
 
 def select_clients(names: Sequence[str]) -> Sequence[ClientKind]:

@@ -161,7 +161,7 @@ async def prune_ledger(connection: AsyncConnection, before: float) -> bool:
 
 
 async def _add(connection: AsyncConnection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows; where a row with the same key exists, add the counts to it."""
+    """Insert rows; if a row with the same key exists, add the counts to it."""
     keys = [column.name for column in table.primary_key]
     # In one order, so that two daemons on one PostgreSQL do not lock each other's rows in a circle.
     ordered = sorted(rows, key=lambda row: [row[name] for name in keys])

@@ -92,7 +92,7 @@ class PhaseRun:
         return state.worktree or unknown
 
     async def worktree(self) -> Worktree:
-        """Return the worktree, which is created again if somebody has removed it."""
+        """Return the worktree, which is created again if it was removed."""
         state, base = self.state, self.base
         return await self.deps.repositories.open_worktree(state.repository.path, state.task_id, base)
 

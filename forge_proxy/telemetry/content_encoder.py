@@ -152,7 +152,7 @@ class ContentEncoder:
 
 
 def _count_nothing(_: ContentResult) -> None:
-    """Do nothing: nobody counts."""
+    """Do nothing: the results are not counted."""
 
 
 def _encode_all(contents: list[RequestContent | None]) -> list[EncodedContent | None]:

@@ -60,7 +60,7 @@ _MAX_WAITING = 512
 _MAX_RUNS = 10_000
 _EXPORT_SECONDS = 5.0
 _PROVIDERS = {"anthropic": "anthropic", "llama-server": "llama_cpp", "embedded": "llama_cpp"}
-"""Names of providers: those of the conventions, where they have one."""
+"""Names of providers: those of the conventions, if they have one."""
 _LOG = logging.getLogger("forge_proxy.telemetry")
 _SCOPE = "forge_proxy"
 _Attributes = Mapping[str, Any]

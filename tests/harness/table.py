@@ -24,7 +24,7 @@ the screen. The bare SDKs run in the plain loop of their documentation, which st
 and its server are scripted. In the first answer at each point of the conversation, the last one included, is the fault
 that heads the column; some faults are habits of a server and are in every answer.
 
-Asked once more, whatever the correction is, the model does the right thing: this shows what clients and proxy do about
+When it is retried with any correction, the model does the right thing: this shows what clients and proxy do about
 faults, not how well models take correction. Each cell is *without the proxy* → *through it*:
 
 - `done`: the task was done.

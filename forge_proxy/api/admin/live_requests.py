@@ -51,7 +51,7 @@ class LiveRequestEndpoints:
         return CancelledRequests(request_id=request, cancelled=cancelled)
 
     async def _encode(self) -> AsyncGenerator[bytes]:
-        async with aclosing(self._active.follow()) as pictures:
-            async for picture in pictures:
-                yield b"data: %b\n\n" % orjson.dumps({"requests": picture, "count": self._active.count})
+        async with aclosing(self._active.follow()) as snapshots:
+            async for snapshot in snapshots:
+                yield b"data: %b\n\n" % orjson.dumps({"requests": snapshot, "count": self._active.count})
         yield b'event: stopping\ndata: {"message":"the daemon is stopping"}\n\n'

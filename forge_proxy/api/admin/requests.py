@@ -35,7 +35,7 @@ class RequestReader(Protocol):
 
 
 class TokenInfo(BaseModel):
-    """Token counts as the model server reports them; null where it reports none."""
+    """Token counts as the model server reports them; null if it reports none."""
 
     prompt: int | None = Field(description="Tokens of the prompt, cached ones included.")
     cached: int | None

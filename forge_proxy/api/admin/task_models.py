@@ -59,7 +59,7 @@ class FailedAttemptJson(BaseModel):
 
 
 class SubTaskInfo(BaseModel):
-    """A sub-task. It is a task with the same routes, but nobody reviews it."""
+    """A sub-task. It is a task with the same routes, but it is not reviewed."""
 
     id: str
     parent: str

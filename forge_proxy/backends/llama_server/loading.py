@@ -26,9 +26,9 @@ async def wait_until_loaded(
     log: LogTail,
     silence: float,
     clock: Clock,
-    tell: Callable[[LoadProgress], None],
+    report: Callable[[LoadProgress], None],
 ) -> None:
-    """Return when the server reports that it is healthy. Calls `tell` with the progress until then.
+    """Return when the server reports that it is healthy. Calls `report` with the progress until then.
 
     Raises `LoadFailed` if the process exits, or if it logs nothing, reads nothing and allocates no memory for `silence`
     seconds.
@@ -49,7 +49,7 @@ async def wait_until_loaded(
         elif now - moved >= silence:
             lines = " | ".join(log.latest_words(_LINES_SHOWN)) or "(nothing)"
             raise LoadFailed(f"it hangs: no log line, disk read or allocation for {silence:g} s; its log ends: {lines}")
-        tell(LoadProgress(now - began, log.latest, growth.read, growth.resident))
+        report(LoadProgress(now - began, log.latest, growth.read, growth.resident))
         await _sleep_or_end(process, pause)
         pause = min(2 * pause, _LAST_LOOK)
 

@@ -29,7 +29,7 @@ _OF_NO_DAEMON = DaemonAddress("", "", "", 1)
 
 
 class CheckFailed(ForgeError):
-    """The configured endpoint did not answer the question; the message says why and what to do."""
+    """The configured endpoint did not answer the question; the message states why and what to do."""
 
 
 def check(client: str, variables: Mapping[str, str]) -> list[tuple[str, str]]:

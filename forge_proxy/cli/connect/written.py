@@ -23,7 +23,7 @@ _API_OF_PATH: Mapping[str, Api] = {
 
 
 class IncompleteConfig(ForgeError):
-    """The configuration of a client does not lead to a model server; the message says what is missing."""
+    """The configuration of a client does not lead to a model server; the message states what is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class FinishedAttempt:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the model ended the request: with valid calls, or with text where it was free to."""
+        """Whether the model ended the request: with valid calls, or with text if that was permitted."""
         return all(answer.outcome is not Outcome.EXHAUSTED for answer in self.answers)
 
 

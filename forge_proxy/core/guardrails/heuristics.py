@@ -42,7 +42,7 @@ NO_HEURISTICS = ActiveHeuristics()
 
 
 def read_settings(policy: GuardPolicy) -> Mapping[Heuristic, Setting]:
-    """Return what the policy says about each heuristic; `accept` if its corrections are off or have no budget."""
+    """Return the setting of each heuristic in the policy; `accept` if its corrections are off or have no budget."""
     if not policy.enabled.retry or policy.max_retries == 0:
         return dict.fromkeys(Heuristic, "accept")
     text: Setting = "retry" if policy.text_responses == "nudge" else policy.text_responses

@@ -68,7 +68,7 @@ def judge_calls(case: Case, message: str | None) -> Verdict:
 
 
 def _retry_ungrounded(case: Case, made_up: list[tuple[ToolCall, str]]) -> Retry | None:
-    """Retry calls with made-up arguments, once and only if the policy says so."""
+    """Retry calls with made-up arguments, once, and only if the policy permits it."""
     turn = case.turn
     if turn.policy.grounding != "retry" or Fault.UNGROUNDED in turn.faults:
         return None

@@ -1,4 +1,4 @@
-"""Finds what is left to do in a conversation that makes no progress: the model makes the same call a third time.
+"""Finds the remaining work in a conversation that makes no progress: the model makes the same call a third time.
 
 Such a conversation rarely recovers by itself, and the client's limit on turns ends it. Called by `judge_heuristics`.
 """

@@ -42,7 +42,7 @@ UNKNOWN_ORIGIN = RequestOrigin()
 
 @dataclass(frozen=True, slots=True)
 class TokenCounts:
-    """Token counts as the model server reports them. None where it reports none."""
+    """Token counts as the model server reports them. None if it reports none."""
 
     prompt: int | None = None
     """All tokens of the prompt, cached ones included."""

@@ -9,7 +9,7 @@ from forge_proxy.core.errors import ForgeError
 
 
 class RepositoryUnusable(ForgeError):
-    """A task cannot work in the repository; the message says what to change."""
+    """A task cannot work in the repository; the message states what to change."""
 
     @property
     def summary(self) -> str:
@@ -38,7 +38,7 @@ class MergeConflict(ForgeError):
 
 
 class CheckUnavailable(ForgeError):
-    """A check cannot be run here; the message says what is missing."""
+    """A check cannot be run here; the message states what is missing."""
 
 
 class BatchedRequestExpired(BackendTimeout):

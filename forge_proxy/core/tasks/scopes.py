@@ -33,7 +33,7 @@ PROTECTED = (
     "**/pnpm-lock.yaml",
     "**/go.sum",
 )
-"""Patterns of paths that no task writes by default: what runs elsewhere after a merge, what tells git how to treat
+"""Patterns of paths that no task writes by default: what runs elsewhere after a merge, what controls how git treats
 files, and what tools generate.
 """
 TEST_FILES = (

@@ -1,7 +1,7 @@
 """Coerces argument values to the types of their schema if no information is lost.
 
 Repairs values sent as strings, a single value in place of a list, and typos in a parameter's name or in the case of an
-enum value. A valid value is never changed, nor is a string where the schema allows any string. A repair counts only if
+enum value. A valid value is never changed, nor is a string if the schema allows any string. A repair counts only if
 the schema accepts its result.
 """
 

@@ -1,4 +1,4 @@
-"""Encodes a `ModelCall` as the request body for an OpenAI-compatible backend: the client's JSON with our additions."""
+"""Encodes a `ModelCall` as the request body for an OpenAI-compatible backend: the client's JSON with additions."""
 
 from __future__ import annotations
 

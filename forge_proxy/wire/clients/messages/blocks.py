@@ -20,8 +20,8 @@ from forge_proxy.wire.clients.messages.signatures import embed_blocks, embed_rea
 class BlockWriter:
     """Writes the events of the blocks of one message.
 
-    `call_id` begins the ids of calls that have none. Without `shows_reasoning` the signature of a thinking block
-    contains the reasoning in its place.
+    A call without an id gets one that begins with `call_id`. Without `shows_reasoning`, thinking blocks are empty, and
+    their signatures contain the reasoning.
     """
 
     def __init__(self, call_id: str, *, shows_reasoning: bool) -> None:
