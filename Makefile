@@ -54,6 +54,7 @@ lint: $(VENV)/.developed docs    ## format, lint, strict types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
+	$(BIN)/python -m pytest -m types tests/docs/test_types.py
 	$(BIN)/lint-imports
 
 check: lint test

@@ -1,4 +1,4 @@
-"""The Python examples of README and the guides pass strict type checkers: pyright's rules, and mypy.
+"""The Python examples of README and the guides pass strict type checkers: pyright's rules, and mypy (`make lint`).
 
 The examples of a guide are one module, because they are run in one namespace; each example of README is its own.
 """
@@ -14,6 +14,7 @@ import pytest
 
 from tests.docs.guides import GUIDES, ROOT, blocks
 
+pytestmark = pytest.mark.types
 _VERSION = "3.11"
 _SECONDS = 600
 """The bound of each checker, which takes some 20 s of one core without a cache."""

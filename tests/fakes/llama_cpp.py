@@ -24,6 +24,7 @@ def llama_cpp(key: str) -> Generator[str]:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     words = ["--model", str(TINY_MODEL), "--alias", "tiny-tools", "--host", "127.0.0.1", "--port", str(port), "--jinja"]
+    words += ["--threads", "1"]  # more would wait for each other in loops
     command = build_reaper_command([sys.executable, "-m", "forge_proxy.backends.llama_server.embedded_child", *words])
     with subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "LLAMA_API_KEY": key}, start_new_session=True,

@@ -203,6 +203,8 @@ def daemon(
     is the program that runs it. Set `forked` to false if memory is measured: a fork shares the modules that its parent
     has imported.
     """
+    if "embedded" in options:  # threads of llama.cpp wait for each other in loops
+        env = {"FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS": "1", **(env or {})}
     process = Process(module, "serve", "--port", "0", *options, env=env, cwd=cwd, limits=limits, forked=forked)
     try:
         process.url = str(process.wait_for("listening")["url"]).removesuffix("/v1")

@@ -12,7 +12,7 @@ from tests.fakes.processes import Process, daemon
 
 @pytest.fixture(scope="session")
 def proxy() -> Generator[Process]:
-    with daemon("--backend", "embedded", env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS": "1"}) as process:
+    with daemon("--backend", "embedded") as process:
         yield process
 
 

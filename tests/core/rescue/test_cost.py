@@ -56,11 +56,9 @@ def _seconds(read: Callable[[str], object], text: str) -> float:
 def test_the_work_grows_linearly_with_the_text(name: str, make: Callable[[int], str], reader: str) -> None:
     read = READERS[reader]
 
-    ratios = [_seconds(read, make(_SMALL * _TIMES)) / _seconds(read, make(_SMALL)) for _ in range(2)]
-    while min(ratios) > _MOST and len(ratios) < 5:  # a noisy neighbour
-        ratios.append(_seconds(read, make(_SMALL * _TIMES)) / _seconds(read, make(_SMALL)))
+    ratios = (_seconds(read, make(_SMALL * _TIMES)) / _seconds(read, make(_SMALL)) for _ in range(5))
 
-    assert min(ratios) < _MOST, name
+    assert any(ratio < _MOST for ratio in ratios), name  # one may have had a noisy neighbour
 
 
 @pytest.mark.parametrize(("name", "make"), SAMPLE, ids=[name for name, _ in SAMPLE])
@@ -103,6 +101,6 @@ def test_postponed_white_space_costs_no_more_than_other_text() -> None:
         for piece in pieces:
             speech.add_text(piece)
 
-    ratios = [_seconds(say, "\n" * 320_000) / _seconds(say, "\n" * 40_000) for _ in range(3)]
+    ratios = (_seconds(say, "\n" * 320_000) / _seconds(say, "\n" * 40_000) for _ in range(3))
 
-    assert min(ratios) < 2 * _MOST
+    assert any(ratio < 2 * _MOST for ratio in ratios)
