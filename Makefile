@@ -79,6 +79,7 @@ generate: $(VENV)/.developed     ## the generated pages of the documentation, an
 bench: $(VENV)/.developed        ## what the daemon costs, as ratios measured in one run
 	$(BIN)/python -m tests.bench $(ARGS)
 	$(BIN)/python -m tests.bench.heuristics
+	$(BIN)/python -m tests.bench.task_costs
 
 nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge wording
 	$(BIN)/python -m tests.bench.nudges $(ARGS)

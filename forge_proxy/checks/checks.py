@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from cachetools import LRUCache
-
 from forge_proxy.checks.bubblewrap import BubblewrapSandbox
 from forge_proxy.checks.commands import CommandLimits, CommandRunner, Workplace
 from forge_proxy.checks.planning import (
@@ -35,8 +33,6 @@ from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.processes.program import ProgramOutput
 
 _MAX_DETAILS = 4000
-_MAX_CACHED = 100
-"""Committed files in memory: settings of tools, and files that are to be formatted."""
 
 
 class CheckedRequest(Protocol):
@@ -82,7 +78,6 @@ class RepositoryChecks:
         self._settings = settings
         self._direct = Unsandboxed(settings.limits)
         self._sandbox = BubblewrapSandbox(settings.limits, settings.visible)
-        self._committed: LRUCache[tuple[str, str, str], bytes | None] = LRUCache(_MAX_CACHED)
 
     async def fix(self, request: CheckedRequest) -> None:
         """See `Checks`."""
@@ -193,10 +188,8 @@ class RepositoryChecks:
     async def _read_committed(self, worktree: Worktree, paths: Iterable[str]) -> Mapping[str, bytes]:
         found: dict[str, bytes] = {}
         for path in paths:
-            key = worktree.repository, worktree.base_commit, path
-            if key not in self._committed:  # a commit does not change
-                self._committed[key] = await self._files.read_committed(*key)
-            if (content := self._committed[key]) is not None:
+            content = await self._files.read_committed(worktree.repository, worktree.base_commit, path)
+            if content is not None:
                 found[path] = content
         return found
 

@@ -5,46 +5,56 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from forge_proxy.core.tasks.errors import GitFailed, UnsafePath
-from forge_proxy.git.permissions import make_removable
-from forge_proxy.git.program import in_index
+from forge_proxy.core.tasks.errors import GitFailed
+from forge_proxy.git.folders import Folders, make_removable
+from forge_proxy.git.output import split_output
+from forge_proxy.git.staging import FILE_MODES, stage_files, update_index
 from forge_proxy.git.worktrees import OpenWorktree
 from forge_proxy.processes.program import ProgramOutput
-
-_FILE_MODES = ("100644", "100755", "000000")
-"""Regular files, and no file. Symlinks and nested repositories are never committed."""
 
 _NO_FILTER = ("unspecified", "unset", "set")
 """Values of the attribute `filter` that name none."""
 
 
-async def reset(worktree: OpenWorktree, commit: str | None) -> None:
-    """Undo everything since a commit, the head by default. Ignored files stay (D23)."""
-    await asyncio.to_thread(make_removable, worktree.path)
-    target = commit or await worktree.head()
-    if await asyncio.to_thread(_read_head, worktree) != f"ref: {worktree.reference}":
+async def reset(worktree: OpenWorktree, commit: str) -> Folders:
+    """Undo everything since a commit. Ignored files stay (D23). Returns the folders that the worktree had before."""
+    # What has changed is found faster than git resets and cleans a worktree in which nothing has.
+    status, folders = await asyncio.gather(
+        _run(worktree, "status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames"),
+        asyncio.to_thread(make_removable, worktree.path),
+    )
+    has_branch = await asyncio.to_thread(worktree.read_head) == f"ref: {worktree.reference}"
+    if has_branch and not status.out and folders.is_plain and worktree.read_branch() == commit:
+        return folders
+    if not has_branch:
         await _run(worktree, "symbolic-ref", "HEAD", worktree.reference)
-    await _run(worktree, "reset", "--hard", "--quiet", target)
+    await _run(worktree, "reset", "--hard", "--quiet", commit)
     await _run(worktree, "clean", "-f", "-f", "-d", "--quiet")  # the second -f: also nested repositories
-
-
-def _read_head(worktree: OpenWorktree) -> str:
-    """Return the text of its `HEAD`, which is faster than git reads it."""
-    assert worktree.record.git_dir is not None  # noqa: S101  # it is open
-    return (worktree.record.git_dir / "HEAD").read_text("utf-8", "surrogateescape").strip()
+    return folders
 
 
 async def list_files(worktree: OpenWorktree) -> Sequence[str]:
     """Return the tracked files and the new ones that are not ignored, without submodules, sorted."""
-    tracked = _split((await _run(worktree, "ls-files", "--stage", "-z")).out)
-    files = {path for mode, path in (_read_entry(entry) for entry in tracked) if mode in _FILE_MODES}
-    deleted = _split((await _run(worktree, "ls-files", "--deleted", "-z")).out)
-    return sorted(files - set(deleted) | set(await _new_files(worktree)))
+    ended = await _run(worktree, "ls-files", "-z", "-t", "--stage", "--deleted", "--others", "--exclude-standard")
+    files: set[str] = set()
+    deleted: set[str] = set()
+    for line in split_output(ended.out):
+        tag, entry = line[0], line[2:]
+        if tag == "?":
+            if not entry.endswith("/"):  # a nested repository
+                files.add(entry)
+            continue
+        mode, path = _read_entry(entry)
+        if tag == "R":
+            deleted.add(path)
+        elif mode in FILE_MODES:
+            files.add(path)
+    return sorted(files - deleted)
 
 
 async def list_submodules(worktree: OpenWorktree) -> Sequence[str]:
     """Return the paths of the submodules."""
-    tracked = _split((await _run(worktree, "ls-files", "--stage", "-z")).out)
+    tracked = split_output((await _run(worktree, "ls-files", "--stage", "-z")).out)
     return [path for mode, path in (_read_entry(entry) for entry in tracked) if mode == "160000"]
 
 
@@ -53,7 +63,7 @@ async def list_filters(worktree: OpenWorktree, paths: Sequence[str]) -> Mapping[
     names = b"".join(path.encode("utf-8", "surrogateescape") + b"\0" for path in paths)
     git = worktree.repository.git
     ended = await git.run("check-attr", "-z", "--stdin", "filter", place=worktree.place, stdin=names)
-    parts = iter(_split(ended.out))
+    parts = iter(split_output(ended.out))
     return {path: value for path, _, value in zip(parts, parts, parts, strict=True) if value not in _NO_FILTER}
 
 
@@ -66,13 +76,13 @@ async def changed_files(worktree: OpenWorktree, since: str | None) -> Sequence[s
         ),
         _new_files(worktree),
     )  # fmt: skip
-    return sorted({*_split(differing.out), *new})
+    return sorted({*split_output(differing.out), *new})
 
 
 async def diff_worktree(worktree: OpenWorktree, max_bytes: int) -> str:
     """Return the unified diff of what is not committed, new files included."""
-    tree = await _write_tree(worktree, await changed_files(worktree, None))
-    return await worktree.repository.diff(worktree.reference, tree, max_bytes)
+    staged = await stage_files(worktree, await changed_files(worktree, None))
+    return await worktree.repository.diff(worktree.reference, staged.tree, max_bytes)
 
 
 async def commit_changes(worktree: OpenWorktree, message: str, parent: str, paths: Sequence[str] | None) -> str:
@@ -85,44 +95,17 @@ async def commit_changes(worktree: OpenWorktree, message: str, parent: str, path
     chosen = await changed_files(worktree, None) if paths is None else paths
     if head != parent:
         if await _is_commit(worktree, head, parent, message):
-            await _update_index(worktree, head)
+            await update_index(worktree, head)
             if not {*chosen} & {*await changed_files(worktree, head)}:
                 return head
         raise GitFailed(f"the branch {worktree.record.branch} is at {head[:12]} and not at {parent[:12]} any more")
-    tree = await _write_tree(worktree, chosen)
-    if tree == await worktree.repository.tree_of(parent):
+    staged = await stage_files(worktree, chosen)
+    if not staged.paths:
         return parent
-    commit = await worktree.repository.text("commit-tree", tree, "-p", parent, "-F", "-", stdin=message.encode())
+    commit = await worktree.repository.text("commit-tree", staged.tree, "-p", parent, "-F", "-", stdin=message.encode())
     await _run(worktree, "update-ref", "-m", "forge-proxy: commit", worktree.reference, commit, parent)
-    await _update_index(worktree, commit)
+    await staged.adopt(commit)
     return commit
-
-
-async def _update_index(worktree: OpenWorktree, commit: str) -> None:
-    """Make the index that of a commit. Git does not read the unchanged files again."""
-    await _run(worktree, "read-tree", "--reset", commit)
-    await _run(worktree, "update-index", "--refresh", accept=(0, 1))
-
-
-async def _write_tree(worktree: OpenWorktree, paths: Sequence[str]) -> str:
-    """Store the files as they are now and return the tree: that of the head with these files.
-
-    The index of the worktree does not change, so that a killed daemon leaves nothing staged.
-    """
-    assert worktree.record.git_dir is not None  # noqa: S101  # it is open
-    index = worktree.record.git_dir / "forge-index"
-    await asyncio.to_thread(index.unlink, missing_ok=True)
-    place = in_index(worktree.place, index)
-    git = worktree.repository.git
-    await git.run("read-tree", worktree.reference, place=place)
-    names = b"".join(path.encode("utf-8", "surrogateescape") + b"\0" for path in paths)
-    await git.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", place=place, stdin=names)
-    raw = await git.run("diff-index", "--cached", "--raw", "-z", "--no-renames", worktree.reference, place=place)
-    entries = iter(_split(raw.out))
-    for entry, path in zip(entries, entries, strict=True):
-        if entry.split()[1] not in _FILE_MODES:
-            raise UnsafePath(path, "it is a symlink or a nested repository, which a task cannot commit")
-    return (await git.run("write-tree", place=place)).out.decode().strip()
 
 
 async def _is_commit(worktree: OpenWorktree, commit: str, parent: str, message: str) -> bool:
@@ -135,7 +118,7 @@ async def _is_commit(worktree: OpenWorktree, commit: str, parent: str, message: 
 
 async def _new_files(worktree: OpenWorktree) -> Sequence[str]:
     ended = await _run(worktree, "ls-files", "--others", "--exclude-standard", "-z")
-    return [path for path in _split(ended.out) if not path.endswith("/")]  # nested repositories
+    return [path for path in split_output(ended.out) if not path.endswith("/")]  # nested repositories
 
 
 async def _run(worktree: OpenWorktree, *arguments: str, accept: Sequence[int] = (0,)) -> ProgramOutput:
@@ -146,7 +129,3 @@ def _read_entry(entry: str) -> tuple[str, str]:
     """Return mode and path of a line of `git ls-files --stage`."""
     head, _, path = entry.partition("\t")
     return head.split()[0], path
-
-
-def _split(output: bytes) -> Sequence[str]:
-    return [part.decode("utf-8", "surrogateescape") for part in output.split(b"\0") if part]

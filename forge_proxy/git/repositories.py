@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from cachetools import LRUCache
+
 from forge_proxy.core.tasks.errors import GitFailed, RepositoryUnusable, UnsafePath
 from forge_proxy.core.tasks.ids import is_sub_task_id
 from forge_proxy.core.tasks.workspace import FileContent, Leftover, MergeMethod, MergeResult, RepositoryState, Worktree
 from forge_proxy.git import changes, review
 from forge_proxy.git.allowed import AllowedRepositories
+from forge_proxy.git.clean_worktrees import CleanWorktrees
 from forge_proxy.git.files import WorktreeFiles
 from forge_proxy.git.inspection import inspect_repository
 from forge_proxy.git.program import GitProgram
@@ -18,6 +21,8 @@ from forge_proxy.git.repository import GitRepository, check_commit, find_folder,
 from forge_proxy.git.worktrees import OpenWorktree, WorktreeFolder, delete_branch
 
 _MAX_DIFF_BYTES = 1024 * 1024
+_MAX_CACHED = 100
+"""Committed files in memory: instructions, settings of tools, and files that are to be formatted."""
 
 
 class GitRepositories:
@@ -29,6 +34,8 @@ class GitRepositories:
         self._allowed = allowed
         self._opened: dict[Path, GitRepository] = {}
         self._submodules: dict[Path, Sequence[str]] = {}
+        self._clean = CleanWorktrees()
+        self._committed: LRUCache[tuple[str, str, str], bytes | None] = LRUCache(_MAX_CACHED)
 
     async def inspect(self, path: str, base: str | None, task_id: str) -> RepositoryState:
         """See `Repositories`."""
@@ -48,7 +55,9 @@ class GitRepositories:
     async def create_worktree(self, repository: str, task_id: str, commit: str) -> Worktree:
         """See `Repositories`."""
         opened = await self._open(Path(repository))
-        return _to_value(await self._worktrees.create(opened, task_id, await check_commit(opened, commit)))
+        created = await self._worktrees.create(opened, task_id, await check_commit(opened, commit))
+        self._clean.forget(created.path)  # of the worktree that was there before
+        return _to_value(created)
 
     async def open_worktree(self, repository: str, task_id: str, commit: str) -> Worktree:
         """See `Repositories`."""
@@ -56,11 +65,22 @@ class GitRepositories:
 
     async def reset(self, worktree: Worktree, commit: str | None = None) -> None:
         """See `Repositories`."""
-        await changes.reset(await self._enter(worktree), commit)
+        opened = await self._enter(worktree)
+        target = commit or await opened.head()
+        self._clean.forget(opened.path)
+        folders = await changes.reset(opened, target)
+        await asyncio.to_thread(self._clean.mark, opened, target, folders)
+
+    async def ensure_reset(self, worktree: Worktree, commit: str) -> None:
+        """See `Repositories`."""
+        opened = await self._enter(worktree)
+        if not await asyncio.to_thread(self._clean.contains, opened, commit):
+            await self.reset(worktree, commit)
 
     async def remove_worktree(self, worktree: Worktree, *, keep_branch: bool = True) -> None:
         """See `Repositories`."""
         repository = await self._open(Path(worktree.repository))
+        self._clean.forget(Path(worktree.path))
         await self._worktrees.remove(repository, worktree.task_id, keep_branch=keep_branch)
 
     async def head(self, worktree: Worktree) -> str:
@@ -76,6 +96,7 @@ class GitRepositories:
         """See `Repositories`."""
         await self._check_submodules(worktree, files)
         opened = await self._enter(worktree)
+        self._clean.forget(opened.path)
         for path, name in (await changes.list_filters(opened, list(files))).items():
             raise UnsafePath(
                 path, f"git's filter {name!r} processes the file (.gitattributes); tasks do not write those"
@@ -120,7 +141,10 @@ class GitRepositories:
 
     async def read_committed(self, repository: str, commit: str, path: str) -> bytes | None:
         """Return a file as it is in a commit; None if there is none."""
-        return await (await self._open(Path(repository))).read_committed(commit, path)
+        key = repository, commit, path
+        if key not in self._committed:  # a commit does not change
+            self._committed[key] = await (await self._open(Path(repository))).read_committed(commit, path)
+        return self._committed[key]
 
     def list_leftovers(self, active: Collection[str]) -> Sequence[Leftover]:
         """Return the worktrees of tasks that are not `active`."""

@@ -18,9 +18,9 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from forge_proxy.core.tasks.errors import GitFailed, RepositoryUnusable
 from forge_proxy.core.tasks.ids import branch_of
-from forge_proxy.git.permissions import make_removable
+from forge_proxy.git.folders import make_removable
 from forge_proxy.git.program import GitPlace
-from forge_proxy.git.repository import GitRepository, find_checkout
+from forge_proxy.git.repository import GitRepository, find_checkout, read_loose_reference
 from forge_proxy.git.worktree_records import WorktreeRecord, WorktreeRecords
 
 _CREATE_SECONDS = 600.0
@@ -43,7 +43,18 @@ class OpenWorktree:
 
     async def head(self) -> str:
         """Return the commit at the head of its branch. Raises `GitFailed`."""
+        if (known := self.read_branch()) is not None:
+            return known
         return await self.repository.text("rev-parse", "--verify", f"{self.reference}^{{commit}}")
+
+    def read_branch(self) -> str | None:
+        """Return the commit at the head of its branch from its file, which is faster; None if git has packed it."""
+        return read_loose_reference(self.repository.place.git_dir, self.reference)
+
+    def read_head(self) -> str:
+        """Return the text of its `HEAD`. Raises `OSError`."""
+        assert self.record.git_dir is not None  # noqa: S101  # it is open
+        return (self.record.git_dir / "HEAD").read_text("utf-8", "surrogateescape").strip()
 
 
 class WorktreeFolder:

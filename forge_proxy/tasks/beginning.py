@@ -12,5 +12,5 @@ async def begin_attempt(run: PhaseRun) -> Worktree:
     if state.reset == "worktree" and not state.follow_up:
         return await repositories.create_worktree(state.repository.path, state.task_id, state.head)
     worktree = await run.worktree()
-    await repositories.reset(worktree, state.head)
+    await repositories.ensure_reset(worktree, state.head)
     return worktree

@@ -55,7 +55,7 @@ async def write_gathered_files(run: PhaseRun, gathered: GatheredOutputs, resolve
     """Write all files of a step into its clean worktree. Raises `AttemptError`."""
     worktree = await run.worktree()
     files = {**gathered.files, **resolved}
-    await run.deps.repositories.reset(worktree, run.state.head)
+    await run.deps.repositories.ensure_reset(worktree, run.state.head)
     try:
         await run.deps.repositories.write(worktree, files)
     except UnsafePath as error:  # such as two names that differ only in case

@@ -45,6 +45,13 @@ class Repositories(Protocol):
         """Undo all changes since the head, or set the branch back to `commit`. Ignored files stay (D23)."""
         ...
 
+    async def ensure_reset(self, worktree: Worktree, commit: str) -> None:
+        """Reset a worktree to `commit`, unless that was done already and nothing has been changed since.
+
+        Before a check runs, something is written: a worktree in which one has run is not known to be unchanged.
+        """
+        ...
+
     async def remove_worktree(self, worktree: Worktree, *, keep_branch: bool = True) -> None:
         """Remove a worktree. Does nothing if there is none."""
         ...

@@ -24,8 +24,8 @@ async def prepare(run: PhaseRun) -> NextAction:
 
 async def record_baseline(run: PhaseRun) -> NextAction:
     """Record what the checks find on the base branch: only other findings will be the task's own."""
-    state, worktree = run.state, await run.worktree()
-    files = [path for path in await run.deps.repositories.list_files(worktree) if run.scope.permits(path)]
+    state, scope, worktree = run.state, run.scope, await run.worktree()
+    files = [path for path in await run.deps.repositories.list_files(worktree) if scope.permits(path)]
     request = CheckRequest(worktree, tuple(files), state.input.task.validation)
     baseline = await run.deps.checks.record_baseline(request)
     await run.deps.repositories.reset(worktree, state.head)

@@ -24,7 +24,7 @@ async def write_output(run: PhaseRun) -> NextAction:
         return await _check_plan(run)
     state, repositories = run.state, run.deps.repositories
     worktree = await run.worktree()
-    await repositories.reset(worktree, state.head)
+    await repositories.ensure_reset(worktree, state.head)
     applied = await apply_stored(run, worktree)
     levels = tuple(edit.level for edit in applied.applied)
     findings = (

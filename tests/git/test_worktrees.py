@@ -159,6 +159,7 @@ async def test_a_lock_that_another_git_holds_is_waited_for(tmp_path: Path) -> No
     repository = create_repository(tmp_path / "repo")
     repositories = repositories_of(tmp_path, repository.path)
     worktree = await repositories.create_worktree(str(repository.path), "t1", repository.head())
+    await repositories.write(worktree, {"a.py": b"changed\n"})
     lock = repository.path / ".git" / "worktrees" / "t1" / "index.lock"
     lock.touch()
 
@@ -174,6 +175,7 @@ async def test_a_lock_that_stays_is_reported_with_its_file(tmp_path: Path) -> No
     repository = create_repository(tmp_path / "repo")
     repositories = repositories_of(tmp_path, repository.path, lock_seconds=0.1)
     worktree = await repositories.create_worktree(str(repository.path), "t1", repository.head())
+    await repositories.write(worktree, {"a.py": b"changed\n"})
     lock = repository.path / ".git" / "worktrees" / "t1" / "index.lock"
     lock.touch()
 

@@ -1,0 +1,53 @@
+"""The folders of a worktree: whether the daemon may change them, and whether anything was created or deleted there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+_Times: TypeAlias = tuple[int, int, int, int]
+"""Inode and mode of a folder, and when its entries and it itself were changed, in nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """All folders below one, which comes first, as they were when they were listed."""
+
+    times: Mapping[str, _Times]
+    is_plain: bool
+    """Whether each has an entry, as git stores them, and could be changed without a change of its mode."""
+
+    def are_unchanged(self) -> bool:
+        """Whether nothing was created, deleted or renamed in them. The content of files does not matter."""
+        try:
+            return all(_times_of(os.lstat(path)) == times for path, times in self.times.items())
+        except OSError:  # one was deleted
+            return False
+
+
+def make_removable(folder: Path) -> Folders:
+    """Let the owner list and change all folders below `folder`, without following symlinks, and return them."""
+    found: dict[str, _Times] = {}
+    pending = [os.fspath(folder)]
+    is_plain = True
+    while pending:
+        current = pending.pop()
+        status = os.lstat(current)
+        if stat.S_IMODE(status.st_mode) & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(current, stat.S_IRWXU)  # noqa: PTH101  # a Path for each folder takes longer than its listing
+            status = os.lstat(current)
+            is_plain = False
+        found[current] = _times_of(status)
+        with os.scandir(current) as entries:
+            listed = [*entries]
+        is_plain = is_plain and bool(listed)
+        pending += [entry.path for entry in listed if entry.is_dir(follow_symlinks=False)]
+    return Folders(found, is_plain)
+
+
+def _times_of(status: os.stat_result) -> _Times:
+    return status.st_ino, status.st_mode, status.st_mtime_ns, status.st_ctime_ns
