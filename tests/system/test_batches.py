@@ -18,9 +18,10 @@ from openai.types import Batch
 from tests.fakes.llama_cpp import llama_cpp
 from tests.fakes.processes import Process, daemon
 from tests.fakes.recording_relay import RecordingRelay
+from tests.properties import SCALE
 from tests.system.runs import kill
 
-COUNT = 500
+COUNT = 500 if SCALE > 1 else 150
 SLOTS = 4
 
 
@@ -106,10 +107,10 @@ def test_s_batch_each_line_is_answered_once_though_the_daemon_is_killed_twice(
 
     with serving(relay, tmp_path) as proxy:
         batch = submit(proxy, data)
-        wait_for(lambda: done(proxy, batch) >= 100)
+        wait_for(lambda: done(proxy, batch) >= COUNT // 5)
         kill(proxy)
     with serving(relay, tmp_path) as proxy:
-        wait_for(lambda: done(proxy, batch) >= 300)
+        wait_for(lambda: done(proxy, batch) >= 3 * COUNT // 5)
         kill(proxy)
     with serving(relay, tmp_path) as proxy:
         texts = finish(proxy, batch)

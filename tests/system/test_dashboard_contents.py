@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import axe_playwright_python  # pyright: ignore[reportMissingTypeStubs]
@@ -15,6 +16,7 @@ from tests.api.test_mistakes import PARIS_TEXT, RIGHT
 from tests.fakes.browser import Complaints, chromium
 from tests.fakes.processes import Process, daemon
 from tests.fakes.says import Said
+from tests.properties import sample
 from tests.system.test_ledger_alerts import fill
 from tests.system.test_request_contents import IN_TEXT, ask
 from tests.transcripts.replies import openai_replies
@@ -61,7 +63,7 @@ def show(page: Page, running: Process, name: str) -> None:
     expect(page.get_by_role("status")).to_have_text("Connected")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), sample([*product((1280, 360), ("light", "dark"))], 3))
 def test_attempts_replay_and_export(
     browser: Browser, running: Process, server: ScriptedServer, width: int, scheme: str
 ) -> None:
