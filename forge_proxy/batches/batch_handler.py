@@ -30,7 +30,7 @@ class _Plan:
     total: int = 0
     model: str | None = None
     shards: Sequence[tuple[int, bytes]] = ()
-    """The number of lines of each shard, and the serialised lines."""
+    """The number of lines of each shard, and the serialized lines."""
 
 
 class BatchHandler:

@@ -207,7 +207,7 @@ class AdminClient:
 
 
 def _is_in_event_loop() -> bool:
-    """Whether the present thread runs an event loop, in which no other can be run."""
+    """Whether the current thread runs an event loop, in which no other can be run."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

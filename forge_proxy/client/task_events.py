@@ -1,4 +1,4 @@
-"""Which event of a task is the last one that somebody waits for."""
+"""Detects the last event of a task for which a client waits."""
 
 from __future__ import annotations
 

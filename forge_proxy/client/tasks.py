@@ -63,7 +63,7 @@ class Tasks:
             query["before"] = page.next
 
     def get(self, task_id: str) -> TaskInfo:
-        """Return the current state of a task: how far it is, why attempts have failed, its result."""
+        """Return the current state of a task: its progress, why attempts have failed, and its result."""
         return TaskInfo.model_validate(self._get(task_id))
 
     def events(self, task_id: str, *, after: int = 0, sub_tasks: bool = False) -> Generator[SentEvent]:
@@ -114,7 +114,7 @@ class Tasks:
         return self._post(task_id, "approve", head=head, base=base, method=method, approver=approver)
 
     def changes(self, task_id: str, comment: str) -> TaskInfo:
-        """Request changes of a finished branch: another attempt is made on it, which knows the comment."""
+        """Request changes to a finished branch. Another attempt is made on it, with the comment in its prompt."""
         return self._post(task_id, "changes", comment=comment)
 
     def reject(self, task_id: str, *, approver: str = "") -> TaskInfo:
@@ -122,7 +122,7 @@ class Tasks:
         return self._post(task_id, "reject", approver=approver)
 
     def answer(self, task_id: str, answer: Literal["retry", "skip", "stop"], note: str = "") -> TaskInfo:
-        """Continue a halted task with new attempts, which know the note; without the present step; or end it."""
+        """Answer a halted task: make new attempts, whose prompts contain the note; skip the current step; or end it."""
         return self._post(task_id, "answer", answer=answer, note=note)
 
     def retry(self, task_id: str, step: int = 1) -> TaskInfo:
@@ -130,7 +130,7 @@ class Tasks:
         return self._post(task_id, "retry", step=step)
 
     def cancel(self, task_id: str) -> TaskInfo:
-        """Cancel a task, at once or when its present phase ends. Its branch stays."""
+        """Cancel a task, at once or when its current phase ends. Its branch stays."""
         return self._post(task_id, "cancel")
 
     def delete(self, task_id: str) -> None:

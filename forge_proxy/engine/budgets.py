@@ -222,7 +222,7 @@ class Budgets:
 async def _is_within(call: ModelCall, tokens: int) -> bool:
     """Return whether the prompt has at most that many bytes.
 
-    A large prompt is serialised only as far as necessary, in slices that yield to the event loop.
+    A large prompt is serialized only as far as necessary, in slices that yield to the event loop.
     """
     parts = call.prompt_parts
     size = 0

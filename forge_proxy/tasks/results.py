@@ -16,7 +16,7 @@ def _adapter() -> TypeAdapter[TaskResult]:
 
 
 def write_outcome(state: TaskState) -> str:
-    """Serialise the result of a task that has ended."""
+    """Serialize the result of a task that has ended."""
     if state.result is None:
         raise AssertionError("a task that has ended without failing has a result")
     return _adapter().dump_json(state.result).decode()

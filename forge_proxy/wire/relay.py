@@ -111,7 +111,7 @@ class RawCall:
     content_type: str = ""
     query: str = ""
     runs_model: bool = True
-    """Whether the model server runs a model for it: it then needs a slot, and the model that it names."""
+    """Whether the model server runs a model for the request, which then needs a slot and names a model."""
     is_read: bool = False
     """Whether it only reads the state of the server, which answers at once."""
     replacement: str | None = None

@@ -71,10 +71,10 @@ def split_into_shards(lines: Sequence[PlannedLine]) -> list[list[PlannedLine]]:
 
 
 def write_lines(lines: Sequence[PlannedLine]) -> bytes:
-    """Serialise lines."""
+    """Serialize lines."""
     return orjson.dumps([[*line] for line in lines])
 
 
 def read_lines(text: bytes) -> list[PlannedLine]:
-    """Parse serialised lines."""
+    """Parse serialized lines."""
     return [PlannedLine(*line) for line in orjson.loads(text)]

@@ -105,7 +105,7 @@ def _adapter(kind: type[_S]) -> TypeAdapter[_S]:
 
 
 def write_state(state: BatchState | ShardState) -> str:
-    """Serialise a state."""
+    """Serialize a state."""
     if isinstance(state, BatchState):
         return _adapter(BatchState).dump_json(state).decode()
     return _adapter(ShardState).dump_json(state).decode()

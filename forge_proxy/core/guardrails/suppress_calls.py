@@ -1,4 +1,4 @@
-"""`tool_choice: none` on servers that let the model call nevertheless. Responses without calls pass through."""
+"""`tool_choice: none` on servers that let the model call tools nevertheless. Responses without calls pass through."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _adapter() -> TypeAdapter[StoredAction]:
 
 
 def write_action(action: StoredAction) -> str:
-    """Serialise an action."""
+    """Serialize an action."""
     return _adapter().dump_json(action).decode()
 
 

@@ -8,7 +8,7 @@ from forge_proxy.core.jsontypes import Json, is_object
 
 
 def write_error(name: str, message: str) -> str:
-    """Serialise the outcome of a job that failed with the error `name`."""
+    """Serialize the outcome of a job that failed with the error `name`."""
     return orjson.dumps({"kind": "error", "type": name, "message": message, "fields": {}}).decode()
 
 

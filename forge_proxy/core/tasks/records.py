@@ -185,7 +185,7 @@ def _adapter() -> TypeAdapter[TaskState]:
 
 
 def write_task(state: TaskState) -> str:
-    """Serialise a state."""
+    """Serialize a state."""
     return _adapter().dump_json(state).decode()
 
 

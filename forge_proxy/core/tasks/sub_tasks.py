@@ -108,7 +108,7 @@ def _gathered_adapter() -> TypeAdapter[GatheredOutputs]:
 
 
 def write_output_document(output: SubTaskOutput) -> bytes:
-    """Serialise the output of a sub-task."""
+    """Serialize the output of a sub-task."""
     return _output_adapter().dump_json(output)
 
 
@@ -118,7 +118,7 @@ def read_output_document(data: bytes) -> SubTaskOutput:
 
 
 def write_gathered(gathered: GatheredOutputs) -> bytes:
-    """Serialise what was gathered."""
+    """Serialize what was gathered."""
     return _gathered_adapter().dump_json(gathered)
 
 

@@ -1,4 +1,4 @@
-"""SVG plots with the colours of the surrounding page and the numbers as tooltips."""
+"""SVG plots with the colors of the surrounding page and the numbers as tooltips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serialises a run's state and outcome as JSON texts."""
+"""Serializes a run's state and outcome as JSON texts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _OUTCOME: TypeAdapter[RunResult | RunError] = TypeAdapter(RunResult | RunError)
 
 
 def write_text(submission: str, state: RunState) -> str:
-    """Serialise a run's submission and state as the state of its job. What a step appends is at the end of the text."""
+    """Serialize a run's submission and state as the state of its job. What a step appends is at the end of the text."""
     return f"{_PREFIX}{submission}{_STATE}{_state_adapter().dump_json(state).decode()}}}"
 
 
@@ -75,12 +75,12 @@ def read_state(text: str) -> RunState:
 
 
 def serialize_result(ended: TerminalCall) -> str:
-    """Serialise the outcome of a completed run."""
+    """Serialize the outcome of a completed run."""
     return RunResult(tool=ended.tool, arguments=dict(ended.args), result=ended.result).model_dump_json()
 
 
 def serialize_error(error: Exception) -> str:
-    """Serialise the outcome of a failed run. Details of internal errors are only in the log."""
+    """Serialize the outcome of a failed run. Details of internal errors are only in the log."""
     if not isinstance(error, ForgeError):
         name = "InternalError"
         return RunError(

@@ -41,7 +41,7 @@ def encode_error(error: ClassifiedError) -> JsonObject:
 
 
 def _message(error: ClassifiedError) -> str:
-    """Return the message; of a prompt that is too long, the sentence by which clients begin to compact."""
+    """Return the message; of a prompt that is too long, the text that makes clients compact."""
     if error.code != _OVERFLOW or error.message.startswith("prompt is too long"):
         return error.message
     tokens, window = error.prompt_tokens, error.window
