@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from forge_proxy.core.jobs.actions import NextAction
-from forge_proxy.core.tasks.decisions import CALL
+from forge_proxy.core.tasks.decisions import CALL, TEST_MODEL
 from forge_proxy.core.tasks.errors import UnsafePath
 from forge_proxy.core.tasks.models import AssembledContext
 from forge_proxy.core.tasks.operations import OPERATIONS
@@ -30,11 +30,13 @@ _MAX_INSTRUCTIONS = 64 * 1024
 async def assemble_context(run: PhaseRun) -> NextAction:
     """Begin an attempt, or a request for failed edits, with its prompt."""
     state = run.state
-    worktree = await begin_attempt(run)
     tier = tier_of(run)
     model = state.input.models.get(tier)
     kind = OPERATIONS[state.progress.operation].response
     form = await run.deps.caller.form_of(tier, model) if kind == "files" else "json"
+    if form is None:
+        return TEST_MODEL
+    worktree = await begin_attempt(run)
     context = await _fit(run, await _read_inputs(run, worktree), form)
     document = json_document(asdict(context))
     event = run.event("assembled", tokens=context.tokens, sections=[*context.sections], follow_up=bool(state.follow_up))

@@ -14,7 +14,7 @@ from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, To
 from forge_proxy.core.jobs.actions import NextAction
 from forge_proxy.core.jobs.records import Document, NewEvent
 from forge_proxy.core.jsontypes import JsonObject
-from forge_proxy.core.tasks.decisions import WRITE
+from forge_proxy.core.tasks.decisions import ASSEMBLE, WRITE
 from forge_proxy.core.tasks.models import AssembledContext, CapabilityTier, LLMResponse, Plan, ResponseForm
 from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.records import TaskCall
@@ -86,17 +86,26 @@ async def call_llm(run: PhaseRun) -> NextAction:
 
 async def _request(run: PhaseRun, wanted: StructuredCall[Any], costs: CallCosts) -> StructuredResult[Any]:
     """Return the response. Raises `RequestSubmitted` and `BatchedRequestFailed` in the mode `batch`."""
-    caller, batched = run.deps.caller, run.state.present_batched
-
-    async def report_wait(error: ForgeError, seconds: float) -> None:
-        await run.writer.write(NewEvent("waiting", {"error": type(error).__name__, "seconds": seconds}))
-
-    wait = ServerWait(run.writer.cancel, report_wait)
+    caller, batched, wait = run.deps.caller, run.state.present_batched, _server_wait(run)
     terms = batched.terms if batched is not None else await caller.find_terms(wanted, wait)
     if run.state.input.mode == "batch":
         return await caller.call(wanted, terms, BatchedRequests(run, wanted, terms).send, costs)
     async with _in_order(run, wanted) as ordered:
         return await caller.call(ordered, terms, partial(caller.send, ordered, wait), costs)
+
+
+async def test_model(run: PhaseRun) -> NextAction:
+    """Find out in which form the model of the present operation can respond. It may take minutes on a slow machine."""
+    tier = tier_of(run)
+    await run.deps.caller.test(tier, run.state.input.models.get(tier), _server_wait(run))
+    return ASSEMBLE
+
+
+def _server_wait(run: PhaseRun) -> ServerWait:
+    async def report_wait(error: ForgeError, seconds: float) -> None:
+        await run.writer.write(NewEvent("waiting", {"error": type(error).__name__, "seconds": seconds}))
+
+    return ServerWait(run.writer.cancel, report_wait)
 
 
 @asynccontextmanager

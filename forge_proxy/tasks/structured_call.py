@@ -11,8 +11,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from forge_proxy.core.backend_errors import BackendFault
-from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.requests.records import RequestOrigin, TokenCounts
@@ -23,6 +21,7 @@ from forge_proxy.core.tasks.responses import ResponseCutOff, ResponseInvalid
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.ports import Clock
 from forge_proxy.tasks.config import TierConfig, TiersConfig
+from forge_proxy.tasks.model_cards import ModelCards, ModelUntested
 from forge_proxy.tasks.model_replies import ModelReply, ReplyReader
 from forge_proxy.tasks.request_bodies import (
     ResponseCorrection,
@@ -31,7 +30,7 @@ from forge_proxy.tasks.request_bodies import (
     limit_to_schema,
     to_streamed_request,
 )
-from forge_proxy.tasks.server_wait import TEMPORARY_ERRORS, ServerWait
+from forge_proxy.tasks.server_wait import ServerWait
 
 T = TypeVar("T")
 SendRequest: TypeAlias = Callable[[int, JsonObject], Awaitable[ModelReply]]
@@ -87,18 +86,26 @@ class StructuredCaller:
         self._engine = engine
         self._tiers = tiers
         self._clock = clock
+        self._cards = ModelCards(engine)
 
     def model_of(self, tier: CapabilityTier, model: str | None = None) -> str | None:
         """Return the model of a tier; None for the daemon's default model."""
         return model or self._tiers.of(tier).model
 
-    async def form_of(self, tier: CapabilityTier, model: str | None = None) -> ResponseForm:
-        """Return the form in which files are requested."""
+    async def form_of(self, tier: CapabilityTier, model: str | None = None) -> ResponseForm | None:
+        """Return the form in which files are requested; None if the model has to be tested for it (`test`)."""
         form = self._tiers.of(tier).response_form
         if form != "auto":
             return form
-        card = await self._card(self.model_of(tier, model))
+        try:
+            card = await self._cards.find(self.model_of(tier, model))
+        except ModelUntested:
+            return None
         return "json" if card is not None and card.constraint in ("grammar", "schema") else "blocks"
+
+    async def test(self, tier: CapabilityTier, model: str | None, wait: ServerWait) -> None:
+        """Test the model of a tier, unless that was done before. Waits for the model server. Raises `Cancelled`."""
+        await wait.run(lambda: self._cards.find_or_test(self.model_of(tier, model)))
 
     async def window_of(self, tier: CapabilityTier, model: str | None = None) -> int | None:
         """Return the tokens of prompt and response together; None if they are not known."""
@@ -174,24 +181,13 @@ class StructuredCaller:
         served = self._engine.models.resolve_cached(self.model_of(wanted.tier, wanted.model)).served
         return reader.reply(served, seconds)
 
-    async def _card(self, model: str | None) -> CapabilityCard | None:
-        """Return the card of a model, which is tested first if it has none. None if it cannot be tested."""
-        engine = self._engine
-        try:
-            name = engine.models.resolve_cached(model).served or await engine.models.default_name()
-            return engine.capabilities.cards.get(name) or await engine.test(name)
-        except TEMPORARY_ERRORS:
-            raise
-        except (BackendFault, ForgeError):
-            return None
-
     async def _method_of(self, wanted: StructuredCall[Any]) -> CallMethod:
         if wanted.form == "blocks":
             return "prompt"
         method = self._tiers.of(wanted.tier).method
         if method != "auto":
             return method
-        card = await self._card(self.model_of(wanted.tier, wanted.model))
+        card = await self._cards.find_or_test(self.model_of(wanted.tier, wanted.model))
         if card is None:
             return "prompt"
         if card.constraint in ("grammar", "schema"):

@@ -22,7 +22,7 @@ from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.tasks.assembling import assemble_context
 from forge_proxy.tasks.attempt_errors import AttemptError
 from forge_proxy.tasks.batched_calls import discard_batches
-from forge_proxy.tasks.calling import call_llm
+from forge_proxy.tasks.calling import call_llm, test_model
 from forge_proxy.tasks.evaluating import decide, evaluate_transition, fail_attempt, prepare_wait
 from forge_proxy.tasks.fanning_out import start_sub_tasks
 from forge_proxy.tasks.gathering import gather
@@ -39,6 +39,7 @@ _PHASES: Mapping[str, Callable[[PhaseRun], Awaitable[NextAction]]] = {
     "prepare": prepare,
     "record_baseline": record_baseline,
     "assemble_context": assemble_context,
+    "test_model": test_model,
     "call_llm": call_llm,
     "write_output": write_output,
     "validate_output": validate_output,

@@ -21,6 +21,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.batches.files import Files
+from forge_proxy.core.backend_errors import BackendUnreachable
 from forge_proxy.core.jobs.records import JobEvent, StoredJob
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.tasks.call_record import TaskCallRecord
@@ -107,11 +108,13 @@ class FakeChecks:
 @dataclass
 class TaskHttp(ScriptedHttp):
     """`HttpClient` of a scripted model, which answers a generation once `before` has returned, and continues after the
-    first token once `after_first_token` has.
+    first token once `after_first_token` has. It answers requests of self-tests once `before_test` has returned.
     """
 
     before: Callable[[TaskRequest], Awaitable[None]] | None = None
     after_first_token: Callable[[TaskRequest], Awaitable[None]] | None = None
+    before_test: Callable[[], Awaitable[None]] | None = None
+    is_down: bool = False
 
     @asynccontextmanager
     async def open(
@@ -124,6 +127,10 @@ class TaskHttp(ScriptedHttp):
         seconds: float | None = None,
     ) -> AsyncGenerator[ScriptedResponse]:
         request = TaskRequest.read(json.loads(whole(body))) if method == "POST" else None
+        if self.is_down:
+            raise BackendUnreachable(url, "connection refused")
+        if self.before_test is not None and request is not None and request.operation == "other":
+            await self.before_test()
         is_generation = request is not None and request.operation == "generate"
         if self.before is not None and request is not None and is_generation:
             await self.before(request)

@@ -79,6 +79,8 @@ AWAIT_TURN = _phase("await_turn")
 PREPARE = _phase("prepare")
 RECORD_BASELINE = _phase("record_baseline", "checks")
 ASSEMBLE = _phase("assemble_context")
+TEST_MODEL = RunPhase("test_model", "tasks", max_attempts=3)
+"""Finds out in which form the model can respond, once for each model. The engine bounds it."""
 CALL = RunPhase("call_llm", "tasks", max_attempts=3)
 WRITE = _phase("write_output")
 VALIDATE = _phase("validate_output", "checks")
