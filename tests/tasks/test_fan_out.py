@@ -402,7 +402,7 @@ async def test_d5_sub_tasks_see_nothing_of_each_other_and_their_parent_all(folde
 
     bad = writes("b", {"b.py": "BAD = 1\n"}, times=1)
     async with open_world(folder, plan, first, bad, second, resolves(BOTH)) as world:
-        world.http.before = wait
+        world.http.after_first_token = wait
         await world.submit(**FIELDS)
         await world.wait_for_event("written", "total.sub.a")
         a_is_written.set()
@@ -425,7 +425,7 @@ async def test_d5_a_cancelled_task_leaves_no_sub_task_and_no_worktree(folder: Pa
             await silent.wait()
 
     async with open_world(folder, PLAN, *PARTS) as world:
-        world.http.before = wait
+        world.http.after_first_token = wait
         await world.submit(**FIELDS)
         async with asyncio.timeout(20):
             await asked.acquire()
@@ -500,7 +500,7 @@ async def test_s_fanout_events_of_sub_tasks_that_have_not_ended_are_repeated(fol
             await going.wait()
 
     async with open_world(folder, PLAN, *PARTS) as world:
-        world.http.before = wait
+        world.http.after_first_token = wait
         await world.submit(**FIELDS)
         async with asyncio.timeout(20):
             await asked.wait()
