@@ -27,7 +27,7 @@ from forge_proxy.core.tasks.happenings import (
     PlanMade,
 )
 from forge_proxy.core.tasks.ids import branch_of
-from forge_proxy.core.tasks.models import Plan, TaskResult, TransitionSignal
+from forge_proxy.core.tasks.models import Plan, TransitionSignal
 from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.records import FailedAttempt
 from forge_proxy.core.tasks.responses import parse_files, parse_json
@@ -42,9 +42,8 @@ from forge_proxy.core.tasks.sub_tasks import (
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.tasks.call_records import settle_call
 from forge_proxy.tasks.phase_run import PhaseRun, decode_texts, json_document
+from forge_proxy.tasks.results import build_result, first_line
 
-_MAX_SUBJECT = 72
-"""Characters of the first line of a commit message."""
 _MAX_REASON = 300
 """Characters of the reason of a failed attempt."""
 _MAX_DIGEST = 500
@@ -163,7 +162,7 @@ async def prepare_wait(run: PhaseRun, decision: Decision) -> None:
     if isinstance(decision, Halt):
         run.stage(run.event("halted", reason=decision.reason), halt=decision.reason)
     elif isinstance(decision, End):
-        run.stage(halt=decision.reason, result=build_result(run, decision))
+        run.stage(halt=decision.reason, result=await build_result(run, decision))
     elif isinstance(decision, AwaitReview):
         worktree = await run.worktree()
         await run.deps.repositories.reset(worktree, state.head)  # of the attempt that a person has skipped
@@ -171,35 +170,9 @@ async def prepare_wait(run: PhaseRun, decision: Decision) -> None:
         run.stage(
             run.event("awaiting_merge", branch=branch_of(state.task_id), head=state.head),
             halt="",
-            result=build_result(run, decision, tuple(files)),
+            result=await build_result(run, decision, tuple(files)),
         )
         await run.deps.repositories.remove_worktree(worktree)  # git refuses to check out a branch twice
-
-
-def build_result(run: PhaseRun, decision: AwaitReview | End, files: tuple[str, ...] | None = None) -> TaskResult:
-    """Return the result of a task as it is now."""
-    state, before = run.state, run.state.result
-    status = "awaiting_merge" if isinstance(decision, AwaitReview) else decision.status
-    return TaskResult(
-        status,
-        _digest(run),
-        branch_of(state.task_id) if state.parent is None else None,
-        state.repository.base_commit,
-        state.head,
-        files if files is not None else (before.output_files if before is not None else ()),
-        state.results,
-        state.progress.attempts,
-        len(state.calls),
-        sum(call.prompt_tokens or 0 for call in state.calls),
-        sum(call.completion_tokens or 0 for call in state.calls),
-    )
-
-
-def _digest(run: PhaseRun) -> str:
-    """Return a short text about what was done, for a parent or a list (D18)."""
-    steps = run.state.progress.plan.steps if run.state.progress.plan is not None else ()
-    done = [f"{step.id}: {step.description}" for step in steps if step.id in run.state.step_commits]
-    return "\n".join(done) or _first_line(run.state.input.task.description)
 
 
 async def _commit(run: PhaseRun, worktree: Worktree) -> str | None:
@@ -212,9 +185,9 @@ async def _commit(run: PhaseRun, worktree: Worktree) -> str | None:
 async def _message(run: PhaseRun) -> str:
     state = run.state
     step = state.progress.current
-    subject = _first_line(step.description if step is not None else state.input.task.description)
+    subject = first_line(step.description if step is not None else state.input.task.description)
     if state.progress.stage == "changes":
-        subject = _first_line(f"Requested changes: {state.notes[-1]}" if state.notes else "Requested changes")
+        subject = first_line(f"Requested changes: {state.notes[-1]}" if state.notes else "Requested changes")
     explanation = await _explain(run)
     trailer = f"Forge-Task: {state.task_id}" + (f"\nForge-Step: {step.id}" if step is not None else "")
     return "\n\n".join(part for part in (subject, explanation, trailer) if part) + "\n"
@@ -234,11 +207,6 @@ async def _output_digest(run: PhaseRun) -> str:
     step, text = run.state.progress.current, " ".join((await _explain(run)).split())
     digest = text or (step.description if step is not None else "")
     return digest if len(digest) <= _MAX_DIGEST else digest[: _MAX_DIGEST - 1] + "…"
-
-
-def _first_line(text: str) -> str:
-    line = text.strip().splitlines()[0].strip()
-    return line if len(line) <= _MAX_SUBJECT else line[: _MAX_SUBJECT - 1] + "…"
 
 
 def _findings_of(result: ValidationResult) -> Sequence[Finding]:

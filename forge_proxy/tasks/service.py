@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -42,6 +42,7 @@ from forge_proxy.jobs.ports import JobFilter
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.tasks.call_records import to_record
+from forge_proxy.tasks.descendants import read_descendants
 from forge_proxy.tasks.errors import TaskConflict, TaskNotFound, as_task_errors
 from forge_proxy.tasks.evaluating import NO_CHILDREN
 from forge_proxy.tasks.event_feed import follow_with_sub_tasks
@@ -147,15 +148,9 @@ class TaskService:
 
     async def list_sub_tasks(self, task_id: str) -> Sequence[StoredTask]:
         """Return the sub-tasks of a task and those below them, oldest first."""
-        found: list[StoredTask] = []
-        below = {task_id}
-        root = (await self.get(task_id)).job.root
-        for head in await self._jobs.list_descendants([root]):
-            if head.kind == TaskHandler.kind and head.parent in below:
-                below.add(head.id)
-                with suppress(TaskNotFound):  # it was deleted meanwhile
-                    found.append(await self.get(head.id))
-        return found
+        job = (await self.get(task_id)).job
+        below = read_descendants(await self._deps.open_jobs(), job)
+        return [StoredTask(*found) async for found in below]
 
     async def follow_events(
         self, task_id: str, after: int = 0, *, with_sub_tasks: bool = False

@@ -17,7 +17,7 @@ from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.jobs.ports import JobFilter
 from tests.fakes.task_model import TaskRequest
 from tests.tasks.conftest import World, open_world
-from tests.tasks.test_fan_out import BOTH, CONFLICT, SHARED, resolves
+from tests.tasks.test_fan_out import BOTH, SHARED, resolves, writes
 from tests.tasks.test_fan_out import FIELDS as DIVIDED
 from tests.tasks.test_planned import FIELDS, ONE, PLAN, TWO
 from tests.tasks.test_single_step import AFTER, GOOD
@@ -200,9 +200,12 @@ async def test_s_batch_after_a_restart_the_response_is_delivered_without_another
 
 
 async def test_s_batch_sub_tasks_inherit_the_mode(folder: Path) -> None:
-    async with open_world(folder, SHARED, *CONFLICT, resolves(BOTH), has_batches=True) as world:
+    parts = [writes(name, {f"{name}.py": f"{name} = 1\n", "names.py": f"NAMES = ['{name}']\n"}) for name in "ab"]
+    async with open_world(folder, SHARED, *parts, resolves(BOTH), has_batches=True) as world:
         done = await world.run(mode="batch", **DIVIDED)
         assert done.job.status == "requires_action", done.state.halt
+        assert done.state.result is not None
+        assert done.state.result.calls == 4
         children = await world.tasks.list_sub_tasks("total")
 
         assert world.repository.git("show", "forge/total:names.py") == BOTH.strip()

@@ -30,8 +30,9 @@ async def test_d1_every_request_is_a_system_and_a_user_prompt_without_history(fo
         assert {tuple(message["role"] for message in one.body["messages"]) for one in asked} == {("system", "user")}
 
 
-async def test_s_core_a_request_is_rebuilt_from_what_is_stored_byte_for_byte(folder: Path) -> None:
-    tiers = {"generation": {"response_form": "json", "method": "response_format"}}
+@pytest.mark.parametrize("method", ["response_format", "prompt"])
+async def test_s_core_a_request_is_rebuilt_from_what_is_stored_byte_for_byte(folder: Path, method: str) -> None:
+    tiers = {"generation": {"response_form": "json", "method": method}}
     async with open_world(folder, bad("BAD = 1\n"), GOOD, tiers=tiers) as world:
         done = await world.run()
         stored = await world.tasks.read_documents([call.prompt for call in done.state.calls])

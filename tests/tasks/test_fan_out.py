@@ -79,6 +79,8 @@ async def test_s_fanout_four_sub_tasks_become_one_commit(folder: Path) -> None:
             "Forge-Task: total\nForge-Step: parts"
         )
         assert [*done.state.step_commits] == ["parts"]
+        assert done.state.result is not None
+        assert (done.state.result.calls, done.state.result.completion_tokens) == (5, 25)  # with those of the sub-tasks
         assert kinds[kinds.index("planned") + 1 :] == [
             "sub_tasks_started", "gathered", "validated", "committed", "awaiting_merge",
         ]  # fmt: skip

@@ -243,6 +243,7 @@ class TaskResult:
     validation_results: tuple[ValidationResult, ...] = ()
     attempts: int = 0
     calls: int = 0
+    """With those of its sub-tasks, as the tokens."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     stats: Mapping[str, float] = field(default_factory=dict[str, float])
