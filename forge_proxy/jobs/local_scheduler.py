@@ -32,7 +32,7 @@ class LocalScheduler:
         self._queues = JobQueues(queues)
         self._timer = WakeTimer(self._on_due, deps.now)
         self._tasks = BackgroundTasks()
-        writers.subscribe(self._changed, self._read_unfinished)
+        writers.subscribe(self._on_change, self._read_unfinished)
 
     async def start(self, job_id: str, action: StoredAction) -> None:
         """See `JobScheduler`."""
@@ -81,7 +81,7 @@ class LocalScheduler:
         self._timer.close()
         await self._tasks.close()
 
-    def _changed(self, before: StoredJob, after: StoredJob) -> None:
+    def _on_change(self, before: StoredJob, after: StoredJob) -> None:
         if after.is_finished:
             if not before.is_finished and after.parent is not None:
                 self._tasks.spawn(self._continue(after.parent))

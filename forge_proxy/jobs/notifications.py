@@ -46,7 +46,7 @@ class JobNotifications:
     async def _read_and_start(self) -> None:
         async for attempt in retry_until_store_returns():
             with attempt:
-                for notification in await self._opened.list_notifications():
+                for notification in await self._current_store.list_notifications():
                     self._start(notification)
 
     def _start(self, notification: Notification) -> None:
@@ -62,16 +62,16 @@ class JobNotifications:
             await self._sender.send(notification.url, _body(head, notification), _key(notification))
             async for attempt in retry_until_store_returns():
                 with attempt:
-                    await self._opened.delete_notification(notification)
+                    await self._current_store.delete_notification(notification)
 
     async def _head(self, job_id: str) -> JobHead | None:
         async for attempt in retry_until_store_returns():
             with attempt, suppress(JobNotFound):  # deleted before it was sent
-                return await self._opened.head(job_id)
+                return await self._current_store.head(job_id)
         return None
 
     @property
-    def _opened(self) -> JobStore:
+    def _current_store(self) -> JobStore:
         assert self._store is not None  # noqa: S101 - a job changes after its store was opened
         return self._store
 

@@ -70,7 +70,7 @@ class JobWriters:
         async with self._writer_lock:
             writer = self._writers.get(job_id)
             if writer is None:
-                writer = await JobWriter.open(await store.get(job_id), store, self._changed, self._now)
+                writer = await JobWriter.open(await store.get(job_id), store, self._report_change, self._now)
                 self._writers[job_id] = writer
             return writer
 
@@ -96,7 +96,7 @@ class JobWriters:
         await self._tasks.close()
         await self._closing.aclose()
 
-    def _changed(self, before: StoredJob, after: StoredJob) -> None:
+    def _report_change(self, before: StoredJob, after: StoredJob) -> None:
         for on_change in self._on_change:
             on_change(before, after)
 

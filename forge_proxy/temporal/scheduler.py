@@ -34,7 +34,7 @@ class TemporalScheduler:
         self._running = Counter[str]()
         self._deps = TemporalDeps(writers, phases, open_outbox, options, self._has_messages, self._running)
         self._tasks = BackgroundTasks()
-        writers.subscribe(self._changed, self._opened)
+        writers.subscribe(self._on_change, self._on_open)
 
     async def start(self, job_id: str, action: StoredAction) -> None:
         """See `JobScheduler`. The store has added the message with the job."""
@@ -75,11 +75,11 @@ class TemporalScheduler:
         """See `JobScheduler`."""
         await self._tasks.close()
 
-    def _changed(self, before: StoredJob, after: StoredJob) -> None:
+    def _on_change(self, before: StoredJob, after: StoredJob) -> None:
         if after.status == "queued" and after.action != before.action:
             self._has_messages.set()
 
-    async def _opened(self, store: JobStore) -> Callable[[], None]:
+    async def _on_open(self, store: JobStore) -> Callable[[], None]:
         return lambda: self._tasks.spawn(self._serve()) and None
 
     async def _serve(self) -> None:
