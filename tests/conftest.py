@@ -108,6 +108,7 @@ LONGEST = {
     "docs/test_pages.py",
     "examples/test_examples.py",
     "fuzz/test_responses.py",
+    "live/test_dashboard.py",
     "schemas/test_routes.py",
     "settings/test_secrets.py",
     "system/test_crowds.py",
