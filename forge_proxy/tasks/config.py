@@ -86,9 +86,9 @@ class TasksConfig(BaseModel):
         description="Instructions for the prompts of all tasks, before those of the repository.",
     )
     prompt_order: PromptOrder = Field(
-        default="stable",
+        default="shared",
         description="The order of the sections of prompts. shared: role and output requirements follow what all"
-        " operations of a task have in common.",
+        " operations of a task have in common, so that more of a prompt is cached. stable: they come first.",
     )
     protected: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_list)] = Field(
         default=PROTECTED, description="Patterns of paths that no task may write."

@@ -17,14 +17,17 @@ from tests.fakes.processes import ROOT, until
 
 
 @contextmanager
-def llama_cpp(key: str) -> Generator[str]:
-    """Return its base URL once its model is loaded. It ends with this process, even if this process is killed."""
+def llama_cpp(key: str, *flags: str) -> Generator[str]:
+    """Return its base URL once its model is loaded. It ends with this process, even if this process is killed.
+
+    `flags` are further words of its command line.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     words = ["--model", str(TINY_MODEL), "--alias", "tiny-tools", "--host", "127.0.0.1", "--port", str(port), "--jinja"]
-    words += ["--threads", "1"]  # more would wait for each other in loops
+    words += ["--threads", "1", *flags]  # more threads would wait for each other in loops
     command = build_reaper_command([sys.executable, "-m", "forge_proxy.backends.llama_server.embedded_child", *words])
     with subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "LLAMA_API_KEY": key}, start_new_session=True,

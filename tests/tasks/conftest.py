@@ -27,6 +27,7 @@ from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.core.tasks.findings import Baseline, Finding, ValidationResult
 from forge_proxy.core.tasks.models import ForgeTaskInput
+from forge_proxy.core.tasks.prompt.sections import PromptOrder
 from forge_proxy.core.tasks.workspace import MergeMethod
 from forge_proxy.daemon.batches import build_batches
 from forge_proxy.daemon.database import SharedDatabase
@@ -271,6 +272,7 @@ async def open_world(
     max_depth: int = 1,
     files: dict[str, str | bytes] | None = None,
     checks: FakeChecks | None = None,
+    prompt_order: PromptOrder = "shared",
     slots: int | None = None,
     has_batches: bool = False,
     shared: str | None = None,
@@ -310,7 +312,7 @@ async def open_world(
     def now() -> float:
         return time.time() + world.ahead
 
-    config = TasksConfig(repositories=(path,), max_fan_out_depth=max_depth)
+    config = TasksConfig(repositories=(path,), max_fan_out_depth=max_depth, prompt_order=prompt_order)
     batching = build_batches(given({}), OpenedDatabase(""), lambda: 4, now)
     if has_batches:
         app = create_app(engine, backend, ServerConfig())
