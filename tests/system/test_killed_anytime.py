@@ -54,27 +54,28 @@ def test_d3_killed_at_random_moments(kind: str, seed: int, side: FarSide, tmp_pa
         work.check(proxy)
 
 
-@pytest.fixture
-def database() -> Generator[Postgres]:
-    with postgres() as database:
-        yield database
+@pytest.fixture(scope="module")
+def server() -> Generator[Postgres]:
+    """Return a PostgreSQL server that the tests of this file stop and start."""
+    with postgres() as server:
+        yield server
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", sample(SEEDS[:10], 9))
 def test_d3_postgresql_is_stopped_and_started_at_random_moments(
-    kind: str, seed: int, side: FarSide, database: Postgres, tmp_path: Path
+    kind: str, seed: int, side: FarSide, server: Postgres, tmp_path: Path
 ) -> None:
     """Responses that came meanwhile are stored later: no line of the batch and no call of the run is repeated."""
     chance = random.Random(seed)
     moments = [chance.uniform(0, 1.0), chance.uniform(0, 1.0)]
     print(f"seed {seed}: stopped {moments[0]:.3f} s after it was submitted, for {moments[1]:.3f} s")  # noqa: T201
-    work = make_work(kind, side, tmp_path, seed, database.url)
+    work = make_work(kind, side, tmp_path, seed, server.create_database())
     with work.daemon() as proxy:
         work.submit(proxy)
         time.sleep(moments[0])
-        database.stop()
+        server.stop()
         time.sleep(moments[1])
-        database.start()
+        server.start()
 
         work.check(proxy)
