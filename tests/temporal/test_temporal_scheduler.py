@@ -20,10 +20,10 @@ from forge_proxy.core.jobs.records import NewEvent
 from forge_proxy.jobs import schedules
 from forge_proxy.jobs.cancellation import run_cancellable
 from forge_proxy.jobs.writer import JobWriter
-from forge_proxy.temporal.workflow import JobWorkflow
+from forge_proxy.temporal.workflow import JobWorkflow, workflow_id
 from tests.fakes.job_kind import SECOND, JobWorld, ScriptedKind
 from tests.fakes.postgres import Postgres, postgres
-from tests.fakes.temporal_jobs import temporal_world
+from tests.fakes.temporal_jobs import PREFIX, temporal_world
 from tests.fakes.temporal_server import TemporalServer, temporal_server
 
 pytestmark = pytest.mark.temporal
@@ -222,7 +222,8 @@ async def test_d3_d39_histories_have_no_large_payload_and_are_replayed(
         await world.jobs.cancel(f"{job_id}.2")
         await world.until(job_id, "completed")
         client = await Client.connect(server.address)
-        histories = [await client.get_workflow_handle(name).fetch_history() for name in (job_id, f"{job_id}.2")]
+        ids = [workflow_id(PREFIX, name) for name in (job_id, f"{job_id}.2")]
+        histories = [await client.get_workflow_handle(name).fetch_history() for name in ids]
 
     replayer = Replayer(workflows=[JobWorkflow], workflow_runner=UnsandboxedWorkflowRunner())
     for number, history in enumerate(histories):
