@@ -47,7 +47,7 @@ def _describe() -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         settings = given({"store": {"url": f"sqlite+aiosqlite:///{folder}/runs.db"}})
         with ProxyServer(settings, backend="embedded", port=0) as proxy:
-            return httpx.get(f"{proxy.url.removesuffix('/v1')}/openapi.json").raise_for_status().json()
+            return httpx.get(f"{proxy.url.removesuffix('/v1')}/openapi.json", timeout=60).raise_for_status().json()
 
 
 def _operation(path: str, method: str, operation: Any) -> str:

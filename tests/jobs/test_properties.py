@@ -108,7 +108,7 @@ async def run_to_end(seed: int, store: OwnedJobRepository, kills: int) -> None:
             assert all(end is None or end is True or isinstance(end, asyncio.CancelledError) for end in ended), ended
 
 
-@pytest.mark.parametrize("seed", sample(range(40), 1))
+@pytest.mark.parametrize("seed", sample(range(40), 3))
 async def test_d3_killed_processes_lose_nothing_and_repeat_nothing(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
