@@ -33,7 +33,7 @@ async def assemble_context(run: PhaseRun) -> NextAction:
     tier = tier_of(run)
     model = state.input.models.get(tier)
     kind = OPERATIONS[state.progress.operation].response
-    form = await run.deps.caller.form_of(tier, model) if kind == "files" else "json"
+    form = (state.tested_form or await run.deps.caller.form_of(tier, model)) if kind == "files" else "json"
     if form is None:
         return TEST_MODEL
     worktree = await begin_attempt(run)
@@ -41,7 +41,9 @@ async def assemble_context(run: PhaseRun) -> NextAction:
     document = json_document(asdict(context))
     event = run.event("assembled", tokens=context.tokens, sections=[*context.sections], follow_up=bool(state.follow_up))
     fresh = {} if state.follow_up else {"responses": (), "findings": (), "results": (), "written": ()}
-    run.stage(event, documents=[document], prompt=document.digest, form=form, worktree=worktree, **fresh)
+    run.stage(
+        event, documents=[document], prompt=document.digest, form=form, worktree=worktree, tested_form=None, **fresh
+    )
     return CALL
 
 

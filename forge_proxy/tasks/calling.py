@@ -97,7 +97,7 @@ async def _request(run: PhaseRun, wanted: StructuredCall[Any], costs: CallCosts)
 async def test_model(run: PhaseRun) -> NextAction:
     """Find out in which form the model of the present operation can respond. It may take minutes on a slow machine."""
     tier = tier_of(run)
-    await run.deps.caller.test(tier, run.state.input.models.get(tier), _server_wait(run))
+    run.stage(tested_form=await run.deps.caller.test(tier, run.state.input.models.get(tier), _server_wait(run)))
     return ASSEMBLE
 
 

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.requests.records import RequestOrigin, TokenCounts
@@ -101,11 +102,14 @@ class StructuredCaller:
             card = await self._cards.find(self.model_of(tier, model))
         except ModelUntested:
             return None
-        return "json" if card is not None and card.constraint in ("grammar", "schema") else "blocks"
+        return _form_for(card)
 
-    async def test(self, tier: CapabilityTier, model: str | None, wait: ServerWait) -> None:
-        """Test the model of a tier, unless that was done before. Waits for the model server. Raises `Cancelled`."""
-        await wait.run(lambda: self._cards.find_or_test(self.model_of(tier, model)))
+    async def test(self, tier: CapabilityTier, model: str | None, wait: ServerWait) -> ResponseForm:
+        """Test the model of a tier, unless that was done before, and return the form in which files are requested.
+
+        Waits for the model server. Raises `Cancelled`.
+        """
+        return _form_for(await wait.run(lambda: self._cards.find_or_test(self.model_of(tier, model))))
 
     async def window_of(self, tier: CapabilityTier, model: str | None = None) -> int | None:
         """Return the tokens of prompt and response together; None if they are not known."""
@@ -222,6 +226,10 @@ class StructuredCaller:
                         wanted.on_first_token()
                     reader.add(event)
         return reader
+
+
+def _form_for(card: CapabilityCard | None) -> ResponseForm:
+    return "json" if card is not None and card.constraint in ("grammar", "schema") else "blocks"
 
 
 def _find_more_room(wanted: StructuredCall[Any], limit: int, window: int | None) -> int | None:

@@ -6,7 +6,10 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from forge_proxy.core.jobs.records import JobEvent
+from forge_proxy.tasks.model_cards import ModelCards, ModelUntested
 from tests.tasks.conftest import World, open_world
 from tests.tasks.test_fan_out import FIELDS, PARTS, PLAN
 from tests.tasks.test_single_step import GOOD
@@ -49,6 +52,19 @@ async def test_s_answer_a_task_waits_for_a_model_server_that_is_down_before_its_
         assert '"BackendUnreachable"' in seen[-1].data
         world.http.is_down = False
         done = await world.wait("requires_action", "halted")
+
+    assert done.job.status == "requires_action", done.state.halt
+
+
+async def test_s_answer_a_model_that_another_daemon_has_tested_is_not_tested_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def find(_: ModelCards, model: str | None) -> None:
+        raise ModelUntested  # the daemon that assembles the prompt has no card
+
+    monkeypatch.setattr(ModelCards, "find", find)
+    async with open_world(folder, GOOD, tiers=AUTO) as world:
+        done = await world.run()
 
     assert done.job.status == "requires_action", done.state.halt
 

@@ -125,6 +125,8 @@ class TaskState:
     prompt: str | None = None
     """The digest of the prompt of the current attempt."""
     form: ResponseForm = "json"
+    tested_form: ResponseForm | None = None
+    """What a test of the model has found out for the next prompt, which another daemon may assemble."""
     responses: tuple[str, ...] = ()
     """The digests of the responses of the current attempt: the first one, and that to the request for failed edits."""
     batched: BatchedCall | None = None
