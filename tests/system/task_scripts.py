@@ -67,6 +67,7 @@ _FAN_OUT = (
 )  # fmt: skip
 SCRIPTS = {
     "single": Script(_SINGLE, (SINGLE,)),
+    "batched": Script(_SINGLE, ({**SINGLE, "mode": "batch"},)),
     "planned": Script(_PLANNED, (submission("t1", *_PATHS, plan=True),)),
     "fan-out": Script(_FAN_OUT, (submission("t1", *_PARTS.values(), "shop/tax.py", plan=True),), seconds=4.0),
     "turns": Script((*_SINGLE, *_PLANNED), (SINGLE, submission("t2", *_PATHS, plan=True))),

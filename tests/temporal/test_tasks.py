@@ -69,6 +69,7 @@ def test_d3_two_daemons_share_tasks(cluster: TaskCluster, script: str) -> None:
     ("script", "task", "event"),
     [
         ("single", "t1", "assembled"),
+        ("batched", "t1", "submitted"),
         ("planned", "t1", "called"),
         ("fan-out", "t1", "sub_tasks_started"),
         ("fan-out", "t1.sub.b", "called"),
