@@ -123,7 +123,7 @@ async def test_s_fanout_sub_tasks_have_the_sections_of_a_step_and_see_the_plan(f
         system, user = prompts["b"][0]["content"], prompts["b"][1]["content"]
 
         titles = [line for line in system.splitlines() if line.startswith("## ")]
-        assert titles == ["## Output requirements", "## Project instructions", "## Task"]
+        assert titles == ["## Project instructions", "## Output requirements", "## Task"]
         assert "From AGENTS.md:\n\nUse type hints." in system
         assert "1. parts: Write the parts.\n\nThe sub-tasks of `parts`, which run at the same time:" in system
         assert "- a: Write the part a. (`a.py`)\n- b: Write the part b. (`b.py`)" in system
