@@ -33,6 +33,11 @@ async def reset(worktree: OpenWorktree, commit: str) -> Folders:
     return folders
 
 
+async def are_files_unchanged(worktree: OpenWorktree) -> bool:
+    """Whether the tracked files are those of the index, by their sizes and times. New files do not matter."""
+    return not (await _run(worktree, "diff-files", "--quiet", "--no-ext-diff", accept=(0, 1))).code
+
+
 async def list_files(worktree: OpenWorktree) -> Sequence[str]:
     """Return the tracked files and the new ones that are not ignored, without submodules, sorted."""
     ended = await _run(worktree, "ls-files", "-z", "-t", "--stage", "--deleted", "--others", "--exclude-standard")

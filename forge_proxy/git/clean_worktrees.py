@@ -1,8 +1,9 @@
 """Remembers which worktrees were reset and are unchanged since, so that an attempt resets its worktree once.
 
 Nothing is stored: after a restart every worktree is reset again. What another process has done meanwhile, such as a
-second daemon or the rest of a check that was killed, is noticed by the folders, the index and the branch. Only a
-change within an existing file is not; `GitRepositories` forgets a worktree before it writes to one.
+second daemon or the rest of a check that was killed, is noticed by the folders, the index and the branch; what it has
+changed within existing files is found by git (`changes.are_files_unchanged`). `GitRepositories` forgets a worktree
+before it writes to one.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ class GitRepositories:
     async def ensure_reset(self, worktree: Worktree, commit: str) -> None:
         """See `Repositories`."""
         opened = await self._enter(worktree)
-        if not await asyncio.to_thread(self._clean.contains, opened, commit):
+        is_clean = await asyncio.to_thread(self._clean.contains, opened, commit)
+        if not is_clean or not await changes.are_files_unchanged(opened):
             await self.reset(worktree, commit)
 
     async def remove_worktree(self, worktree: Worktree, *, keep_branch: bool = True) -> None:

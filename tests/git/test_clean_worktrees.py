@@ -18,7 +18,7 @@ from tests.fakes.repository import UserRepository, create_repository, repositori
 
 _FILES = {"a.py": "x = 1\n", "src/b.py": "y = 1\n", ".gitignore": "*.log\n"}
 Change = Callable[[Path, UserRepository], object]
-_WITH_FOLDERS: dict[str, Change] = {
+_CHANGES: dict[str, Change] = {
     "a new file": lambda folder, _: (folder / "src" / "new.py").write_text("z\n"),
     "a new file in a new folder": lambda folder, _: _create(folder / "new" / "deep" / "new.py"),
     "an empty folder": lambda folder, _: (folder / "src" / "empty").mkdir(),
@@ -29,9 +29,6 @@ _WITH_FOLDERS: dict[str, Change] = {
     "a staged file": lambda folder, repository: _stage(folder, repository),
     "another branch": lambda folder, repository: repository.git("checkout", "-q", "--detach", "HEAD", cwd=folder),
     "a folder without rights": lambda folder, _: (folder / "src").chmod(0),
-}
-_CHANGES: dict[str, Change] = {
-    **_WITH_FOLDERS,
     "a changed file": lambda folder, _: (folder / "a.py").write_text("x = 9\n"),
     "a changed mode": lambda folder, _: (folder / "a.py").chmod(0o755),
 }
@@ -111,7 +108,7 @@ async def test_d23_a_reset_undoes_every_change(world: World) -> None:
 
 async def test_d23_a_worktree_in_which_another_process_has_done_something_is_reset_again(world: World) -> None:
     """As the rest of a killed check could, or a second daemon, while a model is called."""
-    for name, change in _WITH_FOLDERS.items():
+    for name, change in _CHANGES.items():
         await world.repositories.ensure_reset(world.worktree, world.base)
         change(world.folder, world.repository)
 
@@ -128,7 +125,7 @@ async def test_a_worktree_that_was_reset_and_is_unchanged_is_not_reset_again(wor
     await world.repositories.read(world.worktree, "a.py")
     await world.repositories.ensure_reset(world.worktree, world.base)
 
-    assert commands == ["ls-files"]  # the submodules, before a file is read
+    assert commands == ["ls-files", "diff-files"]  # the first one: the submodules, before a file is read
 
 
 async def test_a_worktree_into_which_the_daemon_has_written_is_reset_again(world: World) -> None:
