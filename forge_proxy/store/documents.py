@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from forge_proxy.core.jobs.errors import JobLimitExceeded
 from forge_proxy.core.jobs.limits import MAX_DOCUMENT_BYTES
 from forge_proxy.core.jobs.records import Document
-from forge_proxy.store.inserts import insert_into
+from forge_proxy.store.inserts import execute_for_rows, insert_missing_into
 from forge_proxy.store.tables import DOCUMENTS, JOB_DOCUMENTS
 
 _LEVEL = 1
@@ -31,22 +31,11 @@ async def put_all_documents(
     connection: AsyncConnection, documents: Sequence[tuple[str, Document]], *, is_part: bool = False
 ) -> None:
     """Store documents, each with the job that refers to it. Raises `JobLimitExceeded`."""
-    if not documents:
-        return
-    rows, references = document_rows(documents, is_part=is_part)
+    rows = [{"digest": one.digest, "size": len(one.content), "data": compress(one)} for _, one in documents]
+    references = [{"job_id": job_id, "digest": one.digest, "is_part": is_part} for job_id, one in documents]
     dialect = connection.dialect.name
-    await connection.execute(insert_into(DOCUMENTS, dialect).on_conflict_do_nothing(), rows)
-    await connection.execute(insert_into(JOB_DOCUMENTS, dialect).on_conflict_do_nothing(), references)
-
-
-def document_rows(
-    documents: Sequence[tuple[str, Document]], *, is_part: bool = False
-) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Return the rows of documents, and those that refer to them. Raises `JobLimitExceeded`."""
-    rows: list[dict[str, object]] = [
-        {"digest": one.digest, "size": len(one.content), "data": compress(one)} for _, one in documents
-    ]
-    return rows, [{"job_id": job_id, "digest": one.digest, "is_part": is_part} for job_id, one in documents]
+    await execute_for_rows(connection, insert_missing_into(DOCUMENTS, dialect), rows)
+    await execute_for_rows(connection, insert_missing_into(JOB_DOCUMENTS, dialect), references)
 
 
 async def drop_parts(connection: AsyncConnection, job_id: str, digests: Sequence[str]) -> None:

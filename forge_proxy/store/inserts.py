@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Table, UpdateBase
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 if TYPE_CHECKING:
@@ -21,6 +23,12 @@ _Value: TypeAlias = ColumnElement[Any]
 def insert_into(table: Table, dialect: str) -> Insert:
     """Return an insert of the dialect with this name."""
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+
+
+@cache
+def insert_missing_into(table: Table, dialect: str) -> Insert:
+    """Return an insert that leaves rows as they are that exist already."""
+    return insert_into(table, dialect).on_conflict_do_nothing()
 
 
 @cache
@@ -47,14 +55,18 @@ async def execute_for_rows(
 
     A statement that SQLAlchemy executes costs half a millisecond of CPU time, and three switches to the thread of the
     connection and back; the driver executes it in one switch for all rows. `statement` is built once, as it is compiled
-    once. Raises the errors of the driver, too: `sqlite3.Error`.
+    once. Raises `IntegrityError` if a constraint is violated, and the other errors of the driver: `sqlite3.Error`.
     """
     if not rows:
         return
-    if connection.dialect.name == "sqlite":
-        await (await get_sqlite_driver(connection)).executemany(compile_for_sqlite(statement), rows)
-    else:
+    if connection.dialect.name != "sqlite":
         await connection.execute(statement, rows)
+        return
+    driver = await get_sqlite_driver(connection)
+    try:
+        await driver.executemany(compile_for_sqlite(statement), rows)
+    except sqlite3.IntegrityError as error:
+        raise IntegrityError(None, None, error) from error
 
 
 async def get_sqlite_driver(connection: AsyncConnection) -> aiosqlite.Connection:
@@ -65,6 +77,6 @@ async def get_sqlite_driver(connection: AsyncConnection) -> aiosqlite.Connection
 
 
 @cache
-def compile_for_sqlite(statement: UpdateBase) -> str:
-    """Return a statement as SQL with named parameters."""
-    return str(statement.compile(dialect=sqlite.dialect(paramstyle="named")))
+def compile_for_sqlite(statement: UpdateBase, columns: tuple[str, ...] | None = None) -> str:
+    """Return a statement as SQL with named parameters. `columns` are those that it sets, all by default."""
+    return str(statement.compile(dialect=sqlite.dialect(paramstyle="named"), column_keys=columns))

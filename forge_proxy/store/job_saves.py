@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from sqlalchemy import insert, update
+from sqlalchemy import bindparam, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from forge_proxy.jobs.ports import JobChange
 from forge_proxy.store.database import Database
 from forge_proxy.store.documents import put_all_documents
-from forge_proxy.store.job_rows import changed_columns, event_rows
-from forge_proxy.store.sqlite_saves import execute_on_sqlite
+from forge_proxy.store.inserts import compile_for_sqlite, execute_for_rows, get_sqlite_driver, insert_into
+from forge_proxy.store.job_rows import CHANGED, changed_columns, event_rows
 from forge_proxy.store.tables import JOB_EVENTS, JOBS
 
 _MOST = 32
 """Changes of one transaction."""
+_UPDATE = update(JOBS).where(JOBS.c.id == bindparam("old_id"), JOBS.c.last_event == bindparam("since"))
 
 
 class JobSaves:
@@ -59,23 +60,29 @@ class JobSaves:
 
     async def _store(self, changes: Sequence[JobChange]) -> list[bool]:
         async with self._database.write() as connection:
-            store = execute_on_sqlite if connection.dialect.name == "sqlite" else _execute
-            return await store(connection, changes)
+            results = await _update(connection, changes)
+            saved = [change for change, is_saved in zip(changes, results, strict=True) if is_saved]
+            events = [row for one in saved for row in event_rows(one.job.id, one.events)]
+            await execute_for_rows(connection, insert_into(JOB_EVENTS, connection.dialect.name), events)
+            documents = [(one.job.id, document) for one in saved for document in one.documents]
+            await put_all_documents(connection, documents)
+            parts = [(one.job.id, part) for one in saved for part in one.parts]
+            await put_all_documents(connection, parts, is_part=True)
+            return results
 
 
-async def _execute(connection: AsyncConnection, changes: Sequence[JobChange]) -> list[bool]:
+async def _update(connection: AsyncConnection, changes: Sequence[JobChange]) -> list[bool]:
+    """Store the states of jobs; return for each whether the job was in the state that the change builds on.
+
+    By SQLite's driver for the reason that `execute_for_rows` gives: a batch stores thousands of results.
+    """
+    driver = await get_sqlite_driver(connection) if connection.dialect.name == "sqlite" else None
     results: list[bool] = []
     for change in changes:
-        job = change.job
-        where = (JOBS.c.id == job.id, JOBS.c.last_event == change.since)
-        result = await connection.execute(update(JOBS).where(*where).values(**changed_columns(job)))
-        results.append(result.rowcount == 1)
-    saved = [change for change, is_saved in zip(changes, results, strict=True) if is_saved]
-    events = [row for change in saved for row in event_rows(change.job.id, change.events)]
-    if events:
-        await connection.execute(insert(JOB_EVENTS), events)
-    documents = [(change.job.id, document) for change in saved for document in change.documents]
-    await put_all_documents(connection, documents)
-    parts = [(change.job.id, document) for change in saved for document in change.parts]
-    await put_all_documents(connection, parts, is_part=True)
+        row = {"old_id": change.job.id, "since": change.since, **changed_columns(change.job)}
+        if driver is not None:
+            count = (await driver.execute(compile_for_sqlite(_UPDATE, CHANGED), row)).rowcount
+        else:
+            count = (await connection.execute(_UPDATE, row)).rowcount
+        results.append(count == 1)
     return results

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from forge_proxy.core.store_errors import StoreFull, StoreInUse, StoreLocked, StoreLost, StoreUnavailable
 from forge_proxy.store.database import Database, open_database
+from forge_proxy.store.inserts import execute_for_rows, insert_into
 from forge_proxy.store.jobs import JobRepository
 from forge_proxy.store.tables import JOBS
 from tests.contracts.conftest import place
@@ -131,6 +132,18 @@ async def test_a_violated_constraint_is_left_to_the_repository(notes: NoteReposi
         await notes.add("1", "second")
 
     assert await notes.texts() == ["first"]
+
+
+async def test_rows_that_violate_a_constraint_are_left_to_the_repository(
+    notes: NoteRepository, database: Database
+) -> None:
+    rows = [{"id": note_id, "text": "x"} for note_id in ("1", "2", "1")]
+
+    with pytest.raises(IntegrityError):
+        async with database.write() as connection:
+            await execute_for_rows(connection, insert_into(_NOTES, connection.dialect.name), rows)
+
+    assert await notes.texts() == []
 
 
 async def test_a_database_has_one_daemon_at_a_time(database: Database, place: str) -> None:
