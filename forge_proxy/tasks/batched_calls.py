@@ -44,7 +44,7 @@ class BatchedRequests:
         state = run.state
         self._run = run
         self._wanted = wanted
-        self._call = state.present_batched or BatchedCall(state.progress.attempts, len(state.responses), terms, ())
+        self._call = state.current_batched or BatchedCall(state.progress.attempts, len(state.responses), terms, ())
 
     async def send(self, number: int, body: JsonObject) -> ModelReply:
         """Return the response in the batch of this request (`structured_call.SendRequest`).

@@ -56,15 +56,11 @@ async def call_llm(run: PhaseRun) -> NextAction:
         result = await _request(run, wanted, costs)
     except RequestSubmitted as submitted:
         return submitted.action
-    except BatchedRequestFailed as failed:
-        record_failure(run, wanted, costs, failed.error)
-        if isinstance(failed.error, _MODEL_ERRORS):
-            raise AttemptError(_describe(failed.error)) from failed
-        raise
-    except ForgeError as error:
+    except (BatchedRequestFailed, ForgeError) as raised:
+        error = raised.error if isinstance(raised, BatchedRequestFailed) else raised
         record_failure(run, wanted, costs, error)
         if isinstance(error, _MODEL_ERRORS):
-            raise AttemptError(_describe(error)) from error
+            raise AttemptError(f"{type(error).__name__}: {error}") from raised
         raise
     prompt, document = json_document(asdict(result.context)), Document(result.call.text.encode())
     call = result.call
@@ -86,7 +82,7 @@ async def call_llm(run: PhaseRun) -> NextAction:
 
 async def _request(run: PhaseRun, wanted: StructuredCall[Any], costs: CallCosts) -> StructuredResult[Any]:
     """Return the response. Raises `RequestSubmitted` and `BatchedRequestFailed` in the mode `batch`."""
-    caller, batched, wait = run.deps.caller, run.state.present_batched, _server_wait(run)
+    caller, batched, wait = run.deps.caller, run.state.current_batched, _server_wait(run)
     terms = batched.terms if batched is not None else await caller.find_terms(wanted, wait)
     if run.state.input.mode == "batch":
         return await caller.call(wanted, terms, BatchedRequests(run, wanted, terms).send, costs)
@@ -95,7 +91,7 @@ async def _request(run: PhaseRun, wanted: StructuredCall[Any], costs: CallCosts)
 
 
 async def test_model(run: PhaseRun) -> NextAction:
-    """Find out in which form the model of the present operation can respond. It may take minutes on a slow machine."""
+    """Find out in which form the model of the current operation can respond. It may take minutes on a slow machine."""
     tier = tier_of(run)
     run.stage(tested_form=await run.deps.caller.test(tier, run.state.input.models.get(tier), _server_wait(run)))
     return ASSEMBLE
@@ -117,10 +113,6 @@ async def _in_order(run: PhaseRun, wanted: StructuredCall[Any]) -> AsyncGenerato
         return
     async with run.deps.prefixes.wait_for_first(parent, run.writer.cancel) as on_first_token:
         yield replace(wanted, on_first_token=on_first_token)
-
-
-def _describe(error: ForgeError) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def tier_of(run: PhaseRun) -> CapabilityTier:

@@ -30,14 +30,10 @@ class SharedPrefixes:
         """
         processed = self._processed.get(group)
         if processed is not None:
-            await run_cancellable(cancel, _wait(processed))
+            await run_cancellable(cancel, processed.wait())
         else:
             processed = self._processed[group] = asyncio.Event()
         try:
             yield processed.set
         finally:
             processed.set()
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -394,7 +395,7 @@ async def test_sub_tasks_of_two_steps_may_have_the_same_id(folder: Path) -> None
 async def test_d5_sub_tasks_see_nothing_of_each_other_and_their_parent_all(folder: Path) -> None:
     reads = sub_task("b", "b.py", context_files=["cart.py"])
     plan = plan_of(fan_out(sub_task("a", "a.py", "cart.py"), reads, shared=["names.py"]))
-    first, second = CONFLICT
+    first, second = deepcopy(CONFLICT)
     first["respond"]["files"].append({"path": "cart.py", "content": "WRITTEN_BY_A = 1\n"})
     a_is_written = asyncio.Event()
 

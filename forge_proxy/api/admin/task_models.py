@@ -251,7 +251,7 @@ def to_info(task: StoredTask, diffs: dict[str, str], sub_tasks: Sequence[StoredT
     """Return the state of a task. `diffs` has the changes of failed attempts by their digests."""
     state, progress = task.state, task.state.progress
     outcome: Any = read_outcome(task.job.outcome)
-    result, batched = state.result, state.present_batched
+    result, batched = state.result, state.current_batched
     return TaskInfo(
         **dict(to_summary(task.job)),
         input=state.input,

@@ -130,7 +130,7 @@ class TaskState:
     responses: tuple[str, ...] = ()
     """The digests of the responses of the current attempt: the first one, and that to the request for failed edits."""
     batched: BatchedCall | None = None
-    """The latest call of a task with the mode `batch` (`present_batched`)."""
+    """The latest call of a task with the mode `batch` (`current_batched`)."""
     follow_up: tuple[Finding, ...] = ()
     """Edits that failed and are requested again."""
     written: tuple[str, ...] = ()
@@ -168,7 +168,7 @@ class TaskState:
     """The commits of the steps, by their ids."""
 
     @property
-    def present_batched(self) -> BatchedCall | None:
+    def current_batched(self) -> BatchedCall | None:
         """The current call, if a request of it has become a batch."""
         found, place = self.batched, (self.progress.attempts, len(self.responses))
         return found if found is not None and (found.round, found.part) == place else None
