@@ -1,7 +1,8 @@
 """Code of a model is executed by the checks: whatever it tries, it achieves nothing outside of its worktree.
 
-Each attack is a test of the repository, run by a real pytest. It writes a file `achieved` if it succeeds. Without a
-sandbox it does, which shows that the attack works at all.
+Each attack is a test of the repository, run by a real pytest, all of them in one run: an attack that stopped the others
+would be seen without the sandbox. One that succeeds writes a file. Without a sandbox all do, which shows that they work
+at all.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from forge_proxy.checks.bubblewrap import BubblewrapSandbox
 from forge_proxy.checks.checks import CheckSettings
 from forge_proxy.checks.commands import CommandLimits, Workplace
 from forge_proxy.core.tasks.errors import CheckUnavailable
+from forge_proxy.core.tasks.findings import Baseline
 from forge_proxy.core.tasks.models import CheckCommand
 from tests.fakes.checked_project import PYTEST, create_project
 from tests.fakes.processes import has_ended, until
@@ -60,56 +62,64 @@ _ATTACKS = {
     "connects to an abstract socket": "s = socket.socket(socket.AF_UNIX); s.connect('\\0{folder}'); achieve(s)",
     "writes outside": "open('{folder}/written', 'w').close()",
     "signals another process": "os.kill({pid}, 0); achieve(True)",
-    "replaces .git": "open('.git', 'a').write(' '); achieve(True)",
-    "renames .git": "os.rename('.git', 'moved'); achieve(True)",
     "reads the objects of the repository": (
         "achieve(os.listdir(open('.git').read().removeprefix('gitdir:').strip() + '/../..'))"
     ),
     "changes the virtual environment": "open('{folder}/home/repo/.venv/pyvenv.cfg', 'r+').close(); achieve(True)",
+    "replaces .git": "open('.git', 'a').write(' '); achieve(True)",
+    "renames .git": "os.rename('.git', 'moved'); achieve(True)",
 }
 _PRELUDE = """
 import os, pathlib, socket
 
 def environment(pid):
     try:
-        return pathlib.Path(f"/proc/{{pid}}/environ").read_text("latin1")
+        return pathlib.Path(f"/proc/{pid}/environ").read_text("latin1")
     except OSError:
         return ""
 
-def achieve(found):
-    if found:
-        pathlib.Path("achieved").write_text(str(found))
+"""
+_ATTACK = """
+def test_attack_{number}():
+    def achieve(found):
+        if found:
+            pathlib.Path("achieved {number}").write_text(str(found))
 
-def test_attack():
+    pathlib.Path("tried {number}").touch()
     {attack}
 """
 
 
-async def attack(victims: Victims, name: str, *, is_sandboxed: bool) -> bool:
-    """Run an attack as a test, and return whether it has achieved something."""
+async def attack(victims: Victims, *, is_sandboxed: bool) -> list[str]:
+    """Run the attacks as tests of one file, and return the names of those that have achieved something."""
     values = {"folder": victims.folder, "port": victims.port, "pid": victims.pid, "secret": _SECRET}
-    code = _PRELUDE.format(attack=_ATTACKS[name].format(**values))
+    code = _PRELUDE + "".join(
+        _ATTACK.format(number=number, attack=text.format(**values)) for number, text in enumerate(_ATTACKS.values())
+    )
     command = PYTEST.model_copy(
         update={"run": (sys.executable if not is_sandboxed else "python", *PYTEST.run[1:], "-s")}
     )
     project = await create_project(
         victims.folder, {"test_attack.py": code}, command, settings=CheckSettings(is_sandboxed=is_sandboxed)
     )
-    results = await project.checks.run(project.request("test_attack.py"), await project.baseline())
+    results = await project.checks.run(project.request("test_attack.py"), Baseline())
     tests = next(result for result in results if result.check == "tests")
-    assert "No module named" not in tests.details
-    return (project.folder / "achieved").exists() or (victims.folder / "written").exists()
+    assert all((project.folder / f"tried {number}").exists() for number in range(len(_ATTACKS))), tests.details
+    return [
+        name
+        for number, name in enumerate(_ATTACKS)
+        if (project.folder / f"achieved {number}").exists()
+        or (name == "writes outside" and (victims.folder / "written").exists())
+    ]
 
 
 @pytest.mark.usefixtures("bubblewrap")
-@pytest.mark.parametrize("name", _ATTACKS)
-async def test_an_attack_in_the_sandbox_achieves_nothing(victims: Victims, name: str) -> None:
-    assert not await attack(victims, name, is_sandboxed=True)
+async def test_no_attack_in_the_sandbox_achieves_anything(victims: Victims) -> None:
+    assert await attack(victims, is_sandboxed=True) == []
 
 
-@pytest.mark.parametrize("name", _ATTACKS)
-async def test_the_same_attack_without_a_sandbox_succeeds(victims: Victims, name: str) -> None:
-    assert await attack(victims, name, is_sandboxed=False)
+async def test_each_of_these_attacks_succeeds_without_a_sandbox(victims: Victims) -> None:
+    assert await attack(victims, is_sandboxed=False) == list(_ATTACKS)
 
 
 class World:
