@@ -300,11 +300,12 @@ def has_ended(pid: int) -> bool:
 
 
 def until(happened: Callable[[], bool], what: str) -> None:
-    """Poll a condition, with a limit, for events that nothing reports."""
-    end = time.monotonic() + _SECONDS
+    """Poll a condition, with a limit, for events that nothing reports. What takes long is looked at less often."""
+    start = time.monotonic()
     while not happened():
-        assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.02)
+        waited = time.monotonic() - start
+        assert waited < _SECONDS, f"never: {what}"
+        time.sleep(min(0.02 + waited / 20, 0.25))
 
 
 def free_port() -> int:
