@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from forge_proxy.core.jobs.actions import AwaitChildren, Finished, RunPhase, StoredAction, Wait, write_action
 from forge_proxy.core.jobs.errors import JobConflict, JobNotFound, JobNotReadable
-from forge_proxy.core.jobs.records import JobHead, NewEvent, StoredJob
+from forge_proxy.core.jobs.records import CLIENT_CONTINUES, JobHead, NewEvent, StoredJob
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.jobs.background_tasks import BackgroundTasks
 from forge_proxy.jobs.cancellation import Cancelled
@@ -18,9 +18,6 @@ from forge_proxy.jobs.retries import retry_until_store_returns
 from forge_proxy.jobs.wake_timer import WakeTimer
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.jobs.writers import JobWriters
-
-_CLIENT_CONTINUES = ("requires_action", "halted")
-"""Statuses that only a client or a person ends."""
 
 
 class LocalScheduler:
@@ -46,6 +43,8 @@ class LocalScheduler:
             if writer.job.is_finished or writer.job.wake_requested:
                 return
             if isinstance(action := writer.action, Wait):
+                if action.is_for_client:
+                    return
                 event = NewEvent("status", {"status": "queued"})
                 await writer.write(event, status="queued", action=write_action(action.then), wake_at=None)
             else:
@@ -168,7 +167,8 @@ class LocalScheduler:
                 return phase
             case Wait() as action:
                 is_due = action.until is not None and action.until <= self._deps.now()
-                is_ready = is_due or writer.job.wake_requested or writer.job.cancel_requested
+                is_woken = writer.job.wake_requested and not action.is_for_client
+                is_ready = is_due or is_woken or writer.job.cancel_requested
             case AwaitChildren() as action:
                 is_ready = await self._children_have_ended(writer.job.id)
             case Finished():
@@ -203,6 +203,7 @@ class LocalScheduler:
 
 def _can_continue(head: JobHead, now: float) -> bool:
     """Return whether the daemon can continue an unfinished job without its client and without waiting."""
-    if head.cancel_requested or head.wake_requested:
+    if head.cancel_requested:
         return True
-    return head.status not in _CLIENT_CONTINUES and (head.wake_at is None or head.wake_at <= now)
+    is_ready = head.wake_requested or head.wake_at is None or head.wake_at <= now
+    return head.status not in CLIENT_CONTINUES and is_ready

@@ -245,6 +245,9 @@ class JobScheduler(Protocol):
     async def wake(self, job_id: str) -> None:
         """End the wait of a job; if it does not wait, its next wait ends at once. Does nothing if the job has ended.
 
+        A wait for a client or a person (`Wait.is_for_client`) does not end: a wake that comes late must not move a job
+        on which somebody is about to decide.
+
         A wake survives a restart once the call has returned. The phase that runs next checks what it waited for: a job
         may be woken without need. Raises `StoreUnavailable`, `JobNotFound` and `JobNotReadable`.
         """

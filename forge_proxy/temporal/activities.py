@@ -77,8 +77,9 @@ class JobActivities:
             case RunPhase():
                 return _step("run_phase", action)
             case Wait():
+                is_woken = writer.job.wake_requested and not action.is_for_client
                 seconds = None if action.until is None else max(action.until - self._deps.now(), 0.0)
-                return _step("wait", action.then, seconds=0.0 if writer.job.wake_requested else seconds)
+                return _step("wait", action.then, seconds=0.0 if is_woken else seconds)
             case AwaitChildren():
                 return _step("await_children", action.then, children=await self._unfinished_children(writer))
             case Finished():
@@ -151,7 +152,8 @@ class JobActivities:
             case RunPhase() as phase:
                 pass
             case Wait() as action:
-                phase = action.then
+                is_due = action.until is not None and action.until <= self._deps.now()
+                phase = action.then if is_due or not action.is_for_client else None
             case AwaitChildren() as action:
                 phase = action.then if not await self._unfinished_children(writer) else None
             case Finished():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -18,7 +19,7 @@ from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.jobs import retries
 from forge_proxy.jobs.cancellation import run_cancellable
 from forge_proxy.jobs.writer import JobWriter
-from tests.fakes.job_kind import FIRST, SECOND, JobWorld, ScriptedKind, local_world
+from tests.fakes.job_kind import FIRST, SECOND, JobWorld, ScriptedKind, continue_job, local_world
 from tests.fakes.owned_store import OwnedJobRepository
 from tests.fakes.postgres import Postgres, postgres
 from tests.fakes.temporal_jobs import temporal_world
@@ -131,7 +132,7 @@ async def test_d3_a_wake_during_a_phase_ends_the_wait_that_the_phase_returns(clu
     async def first(writer: JobWriter) -> NextAction:
         started.set()
         await go_on.wait()
-        return Wait(None, SECOND, "requires_action")
+        return Wait(None, SECOND)
 
     async def wait_again(writer: JobWriter) -> NextAction:
         return Wait(None, RunPhase("third", "tests"), "halted")
@@ -147,6 +148,34 @@ async def test_d3_a_wake_during_a_phase_ends_the_wait_that_the_phase_returns(clu
 
     assert kind.ran == [f"{job_id}/first", f"{job_id}/second"]
     assert not job.wake_requested
+
+
+async def test_d3_a_wake_does_not_end_a_wait_for_a_client(cluster: Cluster, job_id: str) -> None:
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def first(writer: JobWriter) -> NextAction:
+        started.set()
+        await go_on.wait()
+        return Wait(None, SECOND, "requires_action")
+
+    kind = ScriptedKind({"first": first, "second": finish})
+    async with cluster.world(kind) as world:
+        await world.submit(job_id)
+        await started.wait()
+        await world.jobs.wake(job_id)  # it comes too late for an earlier wait
+        go_on.set()
+        await world.until(job_id, "requires_action")
+        await world.jobs.wake(job_id)
+    async with cluster.world(kind) as world:
+        await world.jobs.resume()
+        await continue_job(world.jobs, job_id)
+        await world.until(job_id, "completed")
+        statuses = [
+            event.data for event in await world.store.events(job_id, after=0, limit=99) if event.type == "status"
+        ]
+
+    expected = ["queued", "running", "requires_action", "queued", "running", "completed"]
+    assert [json.loads(data)["status"] for data in statuses] == expected
 
 
 async def test_d3_a_wake_during_a_phase_survives_the_process(cluster: Cluster, job_id: str) -> None:

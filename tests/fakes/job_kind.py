@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from forge_proxy.core.jobs.actions import NewJob, NextAction, RunPhase
+from forge_proxy.core.jobs.actions import NewJob, NextAction, RunPhase, Wait, write_action
 from forge_proxy.core.jobs.records import JobStatus, NewEvent, StoredJob
 from forge_proxy.jobs.kinds import JobKinds
 from forge_proxy.jobs.local_scheduler import LocalScheduler
@@ -47,6 +47,14 @@ class ScriptedKind:
     def on_cancel(self, writer: JobWriter) -> None:
         """See `JobHandler`."""
         writer.stage(NewEvent("cleaned_up", {}))
+
+
+async def continue_job(jobs: Jobs, job_id: str) -> None:
+    """Continue a job that waits for its client, as its client would."""
+    async with jobs.lock(job_id) as writer:
+        if isinstance(action := writer.action, Wait):
+            event = NewEvent("status", {"status": "queued"})
+            await writer.write(event, status="queued", action=write_action(action.then), wake_at=None)
 
 
 @dataclass

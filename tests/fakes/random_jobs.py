@@ -20,6 +20,7 @@ from forge_proxy.core.jobs.records import IdempotencyClaim, JobHead, NewEvent, S
 from forge_proxy.jobs.ports import JobFilter, JobStore
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writer import JobWriter
+from tests.fakes.job_kind import continue_job
 
 Step: TypeAlias = Literal["next", "time", "wake", "client", "children", "flaky", "doomed"]
 """`wake`: the job is woken once, during the phase, and nobody wakes it again. `client`: it waits for the driver."""
@@ -96,7 +97,7 @@ class RandomKind:
 
 
 async def drive(kind: RandomKind) -> None:
-    """Submit the roots, cancel some of them, and wake the jobs that wait for their client, until all have ended."""
+    """Submit the roots, cancel some of them, and continue the jobs that wait for their client, until all have ended."""
     random = Random(f"{kind.seed}/cancelled")
     cancelled = [root for root in ROOTS if random.random() < 0.3]
     await kind.jobs.resume()
@@ -107,7 +108,7 @@ async def drive(kind: RandomKind) -> None:
             if head.id in cancelled and head.last_event > 4:
                 await _cancel(kind.jobs, head.id)
             elif head.status == "requires_action":
-                await kind.jobs.wake(head.id)
+                await continue_job(kind.jobs, head.id)
         await asyncio.sleep(0.002)
 
 

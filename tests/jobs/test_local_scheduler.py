@@ -32,9 +32,12 @@ async def test_a_wake_during_a_phase_ends_the_wait_that_the_phase_returns(store:
     async def first(writer: JobWriter) -> NextAction:
         started.set()
         await go_on.wait()
-        return Wait(None, SECOND, "requires_action")
+        return Wait(None, SECOND)
 
-    kind = ScriptedKind({"first": first, "second": await_wake})
+    async def second(writer: JobWriter) -> NextAction:
+        return Wait(None, SECOND, "halted")
+
+    kind = ScriptedKind({"first": first, "second": second})
     async with job_world(store, kind) as world:
         await world.submit("job_1")
         await started.wait()
@@ -42,7 +45,7 @@ async def test_a_wake_during_a_phase_ends_the_wait_that_the_phase_returns(store:
         await world.jobs.wake("job_1")
         go_on.set()
 
-        job = await world.until("job_1", "waiting")
+        job = await world.until("job_1", "halted")
 
     assert kind.ran == ["job_1/first", "job_1/second"]  # and the second wait does not end: the wake is used up
     assert not job.wake_requested

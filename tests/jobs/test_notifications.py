@@ -7,7 +7,7 @@ import json
 
 from forge_proxy.core.jobs.actions import Finished, NextAction, Wait
 from forge_proxy.jobs.writer import JobWriter
-from tests.fakes.job_kind import SECOND, ScriptedKind, job_world
+from tests.fakes.job_kind import SECOND, ScriptedKind, continue_job, job_world
 from tests.fakes.owned_store import OwnedJobRepository
 
 
@@ -50,7 +50,7 @@ async def test_a_client_is_notified_when_its_job_waits_for_it_and_when_it_ends(s
         await world.submit("job_2")
         await world.until("job_1", "requires_action")
         await all_sent(store)
-        await world.jobs.wake("job_1")
+        await continue_job(world.jobs, "job_1")
         ended = await world.until("job_1", "completed")
         await all_sent(store)
 
@@ -67,7 +67,7 @@ async def test_a_client_that_does_not_answer_delays_no_job_and_is_notified_after
     async with job_world(store, ScriptedKind(KIND), sender=silent) as world:
         await world.submit("job_1", "http://client")
         await world.until("job_1", "requires_action")
-        await world.jobs.wake("job_1")
+        await continue_job(world.jobs, "job_1")
         await world.until("job_1", "completed")
     async with job_world(store, ScriptedKind(KIND), sender=sender) as world:
         await world.jobs.resume()

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from forge_proxy.core.errors import InvalidRequest
@@ -216,3 +217,20 @@ async def waits_for_lock(world: World) -> bool:
     query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     async with world.store.database.read() as connection:
         return bool((await connection.exec_driver_sql(query)).scalar_one())
+
+
+async def test_d7_a_late_wake_does_not_move_a_task_that_waits_for_a_person(folder: Path) -> None:
+    """A task that looks for its turn is woken by one that has ended: the wake is left over, as it has its turn."""
+    async with open_world(folder, GOOD) as world:
+        async with world.turn_lock:
+            await world.submit()
+            await world.wait("running")
+            await world.jobs.wake("total")
+        await world.wait("requires_action")
+        await world.jobs.wake("total")  # of a waker that has read its state before
+        statuses = [orjson.loads(event.data)["status"] for event in await world.events() if event.type == "status"]
+        assert statuses[-1] == "requires_action"
+        assert statuses.count("requires_action") == 1
+
+        await world.tasks.reject("total", "ada")
+        await world.wait("completed")

@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from forge_proxy.core.jobs.errors import JobLimitExceeded, JobNotReadable
 from forge_proxy.core.jobs.limits import MAX_CHILDREN
+from forge_proxy.core.jobs.records import CLIENT_CONTINUES
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,11 @@ class Wait:
     status: Literal["queued", "waiting", "requires_action", "halted"] = "waiting"
     """What the job waits for; `queued` before the next attempt of a phase."""
     type: Literal["wait"] = field(default="wait", kw_only=True)
+
+    @property
+    def is_for_client(self) -> bool:
+        """Whether a client or a person ends it, unless its time comes: it does not end by a wake."""
+        return self.status in CLIENT_CONTINUES
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ JobStatus: TypeAlias = Literal[
 """`waiting` is for a time or for child jobs, `requires_action` for the job's client, `halted` for a person."""
 FINISHED: tuple[JobStatus, ...] = ("completed", "failed", "cancelled")
 """Final statuses."""
-NOTIFIED: tuple[JobStatus, ...] = (*FINISHED, "requires_action", "halted")
+CLIENT_CONTINUES: tuple[JobStatus, ...] = ("requires_action", "halted")
+"""Statuses that only a client or a person ends."""
+NOTIFIED: tuple[JobStatus, ...] = (*FINISHED, *CLIENT_CONTINUES)
 """The statuses that create a notification."""
 
 
@@ -44,7 +46,7 @@ class JobHead:
     depth: int = 0
     """The number of jobs above it in the tree."""
     wake_requested: bool = False
-    """Whether the job was woken while it did not wait: its next wait ends at once."""
+    """Whether the job was woken while it did not wait: its next wait ends at once, unless it is for a client."""
 
     @property
     def is_finished(self) -> bool:
