@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Window, WindowSizing, fit_budget
+from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Window, WindowSizing, fit_budget, limit_to_window
 from forge_proxy.core.hardware import Gpu, HardwareProfile
 
 FIXED, RESTART, REQUEST = WindowSizing(), WindowSizing("restart"), WindowSizing("request", truncates=True)
@@ -98,6 +98,25 @@ def test_ollama_never_gets_a_smaller_window_than_its_loaded_model() -> None:
 
     assert budget.tokens == 40_000
     assert "loaded with 40000" in budget.reason
+
+
+def test_a_window_as_large_as_the_budget_is_no_limit() -> None:
+    assert fit_budget(manual(8192), Window(8192), FIXED).reason == "8192 tokens are configured"
+    assert fit_budget(FULL, Window(32_768), REQUEST, machine(24)).reason == "32768 tokens for 24 GB of VRAM"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "window", "limited"), [(None, 4096, None), (4096, None, 4096), (4096, 4096, 4096), (8192, 4096, 4096)]
+)
+def test_a_server_that_sets_a_smaller_window_limits_the_budget(
+    tokens: int | None, window: int | None, limited: int | None
+) -> None:
+    budget = Budget(BudgetMode.MANUAL, tokens, "configured", window)
+
+    now = limit_to_window(budget)
+
+    assert now.tokens == limited
+    assert now == budget or now.reason == "configured, but the model server uses 4096"
 
 
 def test_unknown_hardware_gets_the_lowest_tier_and_the_reason_states_it() -> None:

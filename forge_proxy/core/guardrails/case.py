@@ -103,13 +103,13 @@ def select_deliverable(turn: Turn, extraction: Extraction) -> tuple[ToolCall, ..
     """
     rescued = {(call.tool, call.arguments) for call in extraction.rescued}
 
-    def isselect_deliverable(call: ToolCall) -> bool:
+    def is_deliverable(call: ToolCall) -> bool:
         name = resolve_name(call.tool, turn.known_names)
         if name is None and (turn.requires_call or (call.tool, call.arguments) in rescued):
             return False
         return turn.choice.allows(name or call.tool)
 
-    return tuple(call for call in select_readable(turn, extraction.calls) if isselect_deliverable(call))
+    return tuple(call for call in select_readable(turn, extraction.calls) if is_deliverable(call))
 
 
 def render_call(call: ToolCall) -> str:

@@ -94,6 +94,14 @@ def test_an_incomplete_character_is_never_released() -> None:
     assert steps == ["a", "", "é", "", "😀", ""]
 
 
+def test_a_complete_escape_is_released_at_once() -> None:
+    decoder = MessageDecoder()
+
+    steps = [decoder.feed(piece) for piece in ('{"message": "', "\\u00e9", "\\ud83d\\ude00", "\\n")]
+
+    assert steps == ["", "é", "😀", "\n"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
