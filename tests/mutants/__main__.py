@@ -3,7 +3,7 @@
 python -m tests.mutants [--parts core|jobs|requests] [--seed N] [--count N] [--minutes M] [--only PATTERN]
                         [--tests NAMES]
 
-Prints a table in Markdown, row by row. A mutant is killed if a test fails, or if the tests use more than 120 s of CPU
+Prints a table in Markdown, row by row. A mutant is killed if a test fails, or if the tests use more than 400 s of CPU
 time; `--tests api,templates` runs these tests in place of those of the parts, for mutants that have survived. The
 mutants of a seed stay the same as long as the mutated code does. The tests are collected once. Each mutant is a fork,
 in which the code of one function is replaced.
