@@ -14,12 +14,14 @@ from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.paths import find_path_fault
 from forge_proxy.core.tasks.plan_validation import written_by
 from forge_proxy.core.tasks.prompt.assemble import PromptInputs, assemble_prompt
+from forge_proxy.core.tasks.records import CallForm
 from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.tasks.attempt_errors import AttemptError
 from forge_proxy.tasks.beginning import begin_attempt
-from forge_proxy.tasks.calling import tier_of
+from forge_proxy.tasks.calling import response_schema, tier_of
 from forge_proxy.tasks.gathering import read_gathered_outputs
 from forge_proxy.tasks.phase_run import PhaseRun, decode_texts, json_document
+from forge_proxy.tasks.request_bodies import add_schema_note
 from forge_proxy.tasks.writing import apply_stored
 
 _INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
@@ -33,7 +35,7 @@ async def assemble_context(run: PhaseRun) -> NextAction:
     tier = tier_of(run)
     model = state.input.models.get(tier)
     kind = OPERATIONS[state.progress.operation].response
-    form = (state.tested_form or await run.deps.caller.form_of(tier, model)) if kind == "files" else "json"
+    form = state.tested or await run.deps.caller.form_of(tier, model, kind)
     if form is None:
         return TEST_MODEL
     worktree = await begin_attempt(run)
@@ -41,21 +43,23 @@ async def assemble_context(run: PhaseRun) -> NextAction:
     document = json_document(asdict(context))
     event = run.event("assembled", tokens=context.tokens, sections=[*context.sections], follow_up=bool(state.follow_up))
     fresh = {} if state.follow_up else {"responses": (), "findings": (), "results": (), "written": ()}
-    run.stage(
-        event, documents=[document], prompt=document.digest, form=form, worktree=worktree, tested_form=None, **fresh
-    )
+    run.stage(event, documents=[document], prompt=document.digest, form=form.form, method=form.method,
+              worktree=worktree, tested=None, **fresh)  # fmt: skip
     return CALL
 
 
-async def _fit(run: PhaseRun, inputs: PromptInputs, form: str) -> AssembledContext:
+async def _fit(run: PhaseRun, inputs: PromptInputs, form: CallForm) -> AssembledContext:
     """Assemble the prompt, without context files that do not fit. Raises `AttemptError` if the targets do not fit."""
-    inputs = replace(inputs, form=form)  # pyright: ignore[reportArgumentType]
+    inputs = replace(inputs, form=form.form)
+    schema = await response_schema(run) if form.has_schema_note else None
     caller, tier = run.deps.caller, tier_of(run)
     model = run.state.input.models.get(tier)
     window = await caller.window_of(tier, model)
     reserve = caller.output_of(tier, window)
     while True:
         context = assemble_prompt(inputs)
+        if schema is not None:
+            context = add_schema_note(context, schema)
         tokens = await caller.count(context, tier, model)
         if window is None or tokens + reserve <= window:
             return replace(context, tokens=tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from forge_proxy.core.jobs.actions import NextAction
 from forge_proxy.core.jobs.records import Document, NewEvent
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.tasks.decisions import ASSEMBLE, WRITE
-from forge_proxy.core.tasks.models import AssembledContext, CapabilityTier, LLMResponse, Plan, ResponseForm
+from forge_proxy.core.tasks.models import AssembledContext, CapabilityTier, Plan
 from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.records import TaskCall
 from forge_proxy.core.tasks.responses import ResponseCutOff, ResponseInvalid, parse_files, parse_json
@@ -23,7 +23,7 @@ from forge_proxy.core.tasks.schemas import files_schema, plan_schema
 from forge_proxy.tasks.attempt_errors import AttemptError
 from forge_proxy.tasks.batched_calls import BatchedRequests, RequestSubmitted
 from forge_proxy.tasks.call_records import record_call, record_failure
-from forge_proxy.tasks.phase_run import PhaseRun, json_document
+from forge_proxy.tasks.phase_run import PhaseRun
 from forge_proxy.tasks.ports import BatchedRequestFailed
 from forge_proxy.tasks.server_wait import ServerWait
 from forge_proxy.tasks.structured_call import CallCosts, StructuredCall, StructuredResult
@@ -38,7 +38,7 @@ async def call_llm(run: PhaseRun) -> NextAction:
     assert state.prompt is not None  # noqa: S101  # the phase before has stored it
     context = TypeAdapter(AssembledContext).validate_json(await run.read_document(state.prompt))
     tier = tier_of(run)
-    schema, parse = await _expectation(run, state.form)
+    schema, parse = await response_schema(run), _parser(run)
     number = len(state.calls) + 1
     wanted = StructuredCall(
         context,
@@ -62,10 +62,10 @@ async def call_llm(run: PhaseRun) -> NextAction:
         if isinstance(error, _MODEL_ERRORS):
             raise AttemptError(f"{type(error).__name__}: {error}") from raised
         raise
-    prompt, document = json_document(asdict(result.context)), Document(result.call.text.encode())
+    document = Document(result.call.text.encode())
     call = result.call
     entry = TaskCall(
-        state.progress.operation, state.step_id, state.progress.attempt, tier, call.model, call.form, prompt.digest,
+        state.progress.operation, state.step_id, state.progress.attempt, tier, call.model, call.form, state.prompt,
         document.digest, call.prompt_tokens, call.cached_tokens, call.completion_tokens, call.seconds, result.requests,
         round=state.progress.attempts, part=len(state.responses), at=run.deps.now(),
     )  # fmt: skip
@@ -75,7 +75,7 @@ async def call_llm(run: PhaseRun) -> NextAction:
         seconds=round(call.seconds, 3),
     )  # fmt: skip
     calls, responses = (*state.calls, entry), (*state.responses, document.digest)
-    run.stage(event, documents=[prompt, document], calls=calls, responses=responses)
+    run.stage(event, documents=[document], calls=calls, responses=responses)
     record_call(run, entry)
     return WRITE
 
@@ -83,7 +83,7 @@ async def call_llm(run: PhaseRun) -> NextAction:
 async def _request(run: PhaseRun, wanted: StructuredCall[Any], costs: CallCosts) -> StructuredResult[Any]:
     """Return the response. Raises `RequestSubmitted` and `BatchedRequestFailed` in the mode `batch`."""
     caller, batched, wait = run.deps.caller, run.state.current_batched, _server_wait(run)
-    terms = batched.terms if batched is not None else await caller.find_terms(wanted, wait)
+    terms = batched.terms if batched is not None else await caller.find_terms(wanted, run.state.method, wait)
     if run.state.input.mode == "batch":
         return await caller.call(wanted, terms, BatchedRequests(run, wanted, terms).send, costs)
     async with _in_order(run, wanted) as ordered:
@@ -91,9 +91,9 @@ async def _request(run: PhaseRun, wanted: StructuredCall[Any], costs: CallCosts)
 
 
 async def test_model(run: PhaseRun) -> NextAction:
-    """Find out in which form the model of the current operation can respond. It may take minutes on a slow machine."""
-    tier = tier_of(run)
-    run.stage(tested_form=await run.deps.caller.test(tier, run.state.input.models.get(tier), _server_wait(run)))
+    """Find out how the model of the current operation can respond. It may take minutes on a slow machine."""
+    tier, kind = tier_of(run), OPERATIONS[run.state.progress.operation].response
+    run.stage(tested=await run.deps.caller.test(tier, run.state.input.models.get(tier), kind, _server_wait(run)))
     return ASSEMBLE
 
 
@@ -125,23 +125,21 @@ def tier_of(run: PhaseRun) -> CapabilityTier:
     return tier
 
 
-async def _expectation(run: PhaseRun, form: ResponseForm) -> tuple[JsonObject, Callable[[str], Any]]:
-    """Return the schema of the response, and its parser."""
-    if OPERATIONS[run.state.progress.operation].response == "plan":
-
-        def parse_plan(text: str) -> Plan:
-            return parse_json(text, Plan)
-
-        return plan_schema(run.state.input.max_fan_out_depth or 0), parse_plan
-
-    def parse(text: str) -> LLMResponse:
-        return parse_files(text, form)
-
-    paths = run.scope.exact_paths
-    if run.state.progress.operation == "resolve_conflicts":
-        return files_schema(paths, ()), parse
+async def response_schema(run: PhaseRun) -> JsonObject:
+    """Return the schema of the response to the current operation."""
+    operation, paths = run.state.progress.operation, run.scope.exact_paths
+    if OPERATIONS[operation].response == "plan":
+        return plan_schema(run.state.input.max_fan_out_depth or 0)
+    if operation == "resolve_conflicts":
+        return files_schema(paths, ())
     if paths is None:
-        return files_schema(None), parse
+        return files_schema(None)
     worktree = await run.worktree()
     existing = [path for path in paths if await run.deps.repositories.read(worktree, path) is not None]
-    return files_schema(paths, existing), parse
+    return files_schema(paths, existing)
+
+
+def _parser(run: PhaseRun) -> Callable[[str], Any]:
+    if OPERATIONS[run.state.progress.operation].response == "plan":
+        return partial(parse_json, model=Plan)
+    return partial(parse_files, form=run.state.form)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object, write
 from forge_proxy.core.tasks.models import AssembledContext, CallMethod
+from forge_proxy.core.tasks.prompt.assemble import estimate_tokens
 from forge_proxy.tasks.config import TierConfig
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
@@ -30,7 +31,8 @@ class ResponseCorrection:
 
 def add_schema_note(context: AssembledContext, schema: JsonObject) -> AssembledContext:
     """Return a prompt that requests a value of this schema, for model servers that cannot be limited to one."""
-    return replace(context, user_prompt=context.user_prompt + _SCHEMA_NOTE + write(schema))
+    prompt = context.user_prompt + _SCHEMA_NOTE + write(schema)
+    return replace(context, user_prompt=prompt, tokens=estimate_tokens(context.system_prompt + prompt))
 
 
 def build_body(

@@ -17,7 +17,8 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.requests.records import RequestOrigin, TokenCounts
 from forge_proxy.core.stream import Chunk
 from forge_proxy.core.tasks.models import AssembledContext, CallMethod, CapabilityTier, LLMCallResult, ResponseForm
-from forge_proxy.core.tasks.records import CallTerms
+from forge_proxy.core.tasks.operations import ResponseKind
+from forge_proxy.core.tasks.records import CallForm, CallTerms
 from forge_proxy.core.tasks.responses import ResponseCutOff, ResponseInvalid
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.ports import Clock
@@ -26,7 +27,6 @@ from forge_proxy.tasks.model_cards import ModelCards, ModelUntested
 from forge_proxy.tasks.model_replies import ModelReply, ReplyReader
 from forge_proxy.tasks.request_bodies import (
     ResponseCorrection,
-    add_schema_note,
     build_body,
     limit_to_schema,
     to_streamed_request,
@@ -37,6 +37,7 @@ T = TypeVar("T")
 SendRequest: TypeAlias = Callable[[int, JsonObject], Awaitable[ModelReply]]
 """Returns the reply to the request with this number, from 1, and this body."""
 _ORIGIN = RequestOrigin("tasks", program="forge-proxy-task", priority="background")
+_BLOCKS = CallForm("blocks", "prompt")
 _DEFAULT_OUTPUT = 4096
 """Tokens of a response if the window is not known."""
 
@@ -46,6 +47,7 @@ class StructuredCall(Generic[T]):
     """A prompt, and the form of the response to it. `parse` raises `ResponseInvalid`."""
 
     context: AssembledContext
+    """Contains the schema if the method requires it (`add_schema_note`)."""
     tier: CapabilityTier
     form: ResponseForm
     schema: JsonObject
@@ -64,8 +66,6 @@ class StructuredResult(Generic[T]):
     """A valid response, and the number of requests that it took."""
 
     value: T
-    context: AssembledContext
-    """The prompt as it was sent."""
     call: LLMCallResult
     requests: int
 
@@ -93,23 +93,26 @@ class StructuredCaller:
         """Return the model of a tier; None for the daemon's default model."""
         return model or self._tiers.of(tier).model
 
-    async def form_of(self, tier: CapabilityTier, model: str | None = None) -> ResponseForm | None:
-        """Return the form in which files are requested; None if the model has to be tested for it (`test`)."""
-        form = self._tiers.of(tier).response_form
-        if form != "auto":
-            return form
+    async def form_of(self, tier: CapabilityTier, model: str | None, kind: ResponseKind) -> CallForm | None:
+        """Return how responses of a kind are requested; None if the model has to be tested for it (`test`)."""
+        config = self._tiers.of(tier)
+        if kind == "files" and config.response_form == "blocks":
+            return _BLOCKS
+        if config.method != "auto" and (kind != "files" or config.response_form == "json"):
+            return CallForm("json", config.method)
         try:
             card = await self._cards.find(self.model_of(tier, model))
         except ModelUntested:
             return None
-        return _form_for(card)
+        return _form_for(config, kind, card)
 
-    async def test(self, tier: CapabilityTier, model: str | None, wait: ServerWait) -> ResponseForm:
-        """Test the model of a tier, unless that was done before, and return the form in which files are requested.
+    async def test(self, tier: CapabilityTier, model: str | None, kind: ResponseKind, wait: ServerWait) -> CallForm:
+        """Test the model of a tier, unless that was done before, and return how responses of a kind are requested.
 
         Waits for the model server. Raises `Cancelled`.
         """
-        return _form_for(await wait.run(lambda: self._cards.find_or_test(self.model_of(tier, model))))
+        card = await wait.run(lambda: self._cards.find_or_test(self.model_of(tier, model)))
+        return _form_for(self._tiers.of(tier), kind, card)
 
     async def window_of(self, tier: CapabilityTier, model: str | None = None) -> int | None:
         """Return the tokens of prompt and response together; None if they are not known."""
@@ -130,10 +133,9 @@ class StructuredCaller:
         except ForgeError:  # the call itself will raise it
             return context.tokens
 
-    async def find_terms(self, wanted: StructuredCall[Any], wait: ServerWait) -> CallTerms:
+    async def find_terms(self, wanted: StructuredCall[Any], method: CallMethod, wait: ServerWait) -> CallTerms:
         """Return how a call is made. Waits for the model server. Raises `Cancelled`."""
         window = await wait.run(lambda: self.window_of(wanted.tier, wanted.model))
-        method = await wait.run(lambda: self._method_of(wanted))
         return CallTerms(method, self.output_of(wanted.tier, window), window)
 
     async def call(
@@ -145,11 +147,10 @@ class StructuredCaller:
         `ResponseCutOff`, and what `send` raises.
         """
         limit, correction, number = terms.limit, None, 0
-        context = self._complete_context(wanted, terms)
         while True:
             number += 1
             costs.requests = number
-            reply = await send(number, self._build_body(wanted, terms, context, limit, correction))
+            reply = await send(number, self._build_body(wanted, terms, limit, correction))
             costs.tokens += reply.tokens
             costs.model, costs.seconds = reply.model, costs.seconds + reply.seconds
             if reply.is_cut:
@@ -169,7 +170,7 @@ class StructuredCaller:
                     reply.text, wanted.tier, reply.model, wanted.form, costs.tokens.prompt, costs.tokens.cached,
                     costs.tokens.completion, costs.seconds,
                 )  # fmt: skip
-                return StructuredResult(value, context, result, number)
+                return StructuredResult(value, result, number)
 
     async def send(self, wanted: StructuredCall[Any], wait: ServerWait, number: int, body: JsonObject) -> ModelReply:
         """Send a request (`SendRequest`). While the model server is unavailable, waits for it.
@@ -185,29 +186,11 @@ class StructuredCaller:
         served = self._engine.models.resolve_cached(self.model_of(wanted.tier, wanted.model)).served
         return reader.reply(served, seconds)
 
-    async def _method_of(self, wanted: StructuredCall[Any]) -> CallMethod:
-        if wanted.form == "blocks":
-            return "prompt"
-        method = self._tiers.of(wanted.tier).method
-        if method != "auto":
-            return method
-        card = await self._cards.find_or_test(self.model_of(wanted.tier, wanted.model))
-        if card is None:
-            return "prompt"
-        if card.constraint in ("grammar", "schema"):
-            return "response_format"
-        return "tool" if card.calls else "prompt"
-
-    def _complete_context(self, wanted: StructuredCall[Any], terms: CallTerms) -> AssembledContext:
-        is_in_prompt = terms.method == "prompt" and wanted.form == "json"
-        return add_schema_note(wanted.context, wanted.schema) if is_in_prompt else wanted.context
-
     def _build_body(
-        self, wanted: StructuredCall[Any], terms: CallTerms, context: AssembledContext, limit: int,
-        correction: ResponseCorrection | None,
-    ) -> JsonObject:  # fmt: skip
+        self, wanted: StructuredCall[Any], terms: CallTerms, limit: int, correction: ResponseCorrection | None
+    ) -> JsonObject:
         model = self.model_of(wanted.tier, wanted.model)
-        body = build_body(model, context, self._tiers.of(wanted.tier), limit, correction)
+        body = build_body(model, wanted.context, self._tiers.of(wanted.tier), limit, correction)
         return limit_to_schema(body, terms.method, wanted.schema)
 
     async def _stream(self, wanted: StructuredCall[Any], number: int, body: JsonObject) -> ReplyReader:
@@ -228,8 +211,15 @@ class StructuredCaller:
         return reader
 
 
-def _form_for(card: CapabilityCard | None) -> ResponseForm:
-    return "json" if card is not None and card.constraint in ("grammar", "schema") else "blocks"
+def _form_for(config: TierConfig, kind: ResponseKind, card: CapabilityCard | None) -> CallForm:
+    is_limited = card is not None and card.constraint in ("grammar", "schema")
+    if kind == "files" and config.response_form == "auto" and not is_limited:
+        return _BLOCKS
+    if config.method != "auto":
+        return CallForm("json", config.method)
+    if is_limited:
+        return CallForm("json", "response_format")
+    return CallForm("json", "tool" if card is not None and card.calls else "prompt")
 
 
 def _find_more_room(wanted: StructuredCall[Any], limit: int, window: int | None) -> int | None:

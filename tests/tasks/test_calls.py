@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from forge_proxy.core.store_errors import StoreUnavailable
@@ -82,3 +83,23 @@ async def test_d42_the_records_of_a_deleted_task_are_deleted(folder: Path) -> No
         await world.tasks.delete("total")
 
         assert await world.stored_calls("total") == []
+
+
+async def test_d33_a_schema_in_the_prompt_counts_against_the_window(folder: Path) -> None:
+    def tiers(method: str) -> dict[str, Any]:
+        return {"generation": {"response_form": "json", "method": method, "max_output": 64}}
+
+    async def prompt_tokens(method: str) -> int:
+        async with open_world(folder / method, GOOD, tiers=tiers(method)) as world:
+            done = await world.run()
+            assert done.job.status == "requires_action", done.state.halt
+            (event,) = [event for event in await world.events() if event.type == "assembled"]
+            return orjson.loads(event.data)["tokens"]
+
+    limited, noted = await prompt_tokens("response_format"), await prompt_tokens("prompt")
+    window = (limited + noted) // 2 + 64
+    async with open_world(folder / "small", GOOD, tiers=tiers("prompt"), window=window) as world:
+        done = await world.run()
+
+        assert f"the prompt has {noted} tokens and its response 64, but the window has only {window}" in done.state.halt
+        assert world.model.made("generate") == []

@@ -49,6 +49,20 @@ class TaskCall:
 
 
 @dataclass(frozen=True, slots=True)
+class CallForm:
+    """How a response is requested of a model."""
+
+    form: ResponseForm
+    method: CallMethod
+    """`prompt` for blocks."""
+
+    @property
+    def has_schema_note(self) -> bool:
+        """Whether the prompt contains the schema of the response."""
+        return self.form == "json" and self.method == "prompt"
+
+
+@dataclass(frozen=True, slots=True)
 class CallTerms:
     """How a call is made, which stays the same until it has ended."""
 
@@ -125,7 +139,8 @@ class TaskState:
     prompt: str | None = None
     """The digest of the prompt of the current attempt."""
     form: ResponseForm = "json"
-    tested_form: ResponseForm | None = None
+    method: CallMethod = "prompt"
+    tested: CallForm | None = None
     """What a test of the model has found out for the next prompt, which another daemon may assemble."""
     responses: tuple[str, ...] = ()
     """The digests of the responses of the current attempt: the first one, and that to the request for failed edits."""
