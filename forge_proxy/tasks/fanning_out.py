@@ -5,6 +5,7 @@ Sub-tasks whose outputs an earlier attempt has left and that no finding concerns
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from forge_proxy.core.jobs.actions import NewJob, NextAction, StartChildren
@@ -55,7 +56,7 @@ async def start_sub_tasks(run: PhaseRun) -> NextAction:
         if known is not None and earlier in state.kept and known.failure is None:
             children.append(earlier)
             continue
-        child_id = await _find_free_id(store, sub_task_id(state.task_id, sub_task.id))
+        child_id = await _find_free_id(store, sub_task_id(state.task_id, sub_task.id), {job.id for job in jobs})
         child = _build_state(run, worktree, sub_task, child_id, known)
         jobs.append(NewJob(child_id, run.writer.job.kind, title_of(sub_task.description), write_task(child)))
         children.append(child_id)
@@ -82,14 +83,15 @@ async def read_sub_task(store: JobStore, job_id: str) -> StoredSubTask:
     return StoredSubTask(job, read_task(await read_state(store, job)))
 
 
-async def _find_free_id(store: JobStore, wanted: str) -> str:
-    """Return the first of `wanted`, `wanted.2`, `wanted.3`, … that no job has."""
+async def _find_free_id(store: JobStore, wanted: str, taken: Collection[str]) -> str:
+    """Return the first of `wanted`, `wanted.2`, `wanted.3`, … that no job has, and that is not `taken`."""
     number, candidate = 1, wanted
     while True:
-        try:
-            await store.head(candidate)
-        except JobNotFound:
-            return candidate
+        if candidate not in taken:
+            try:
+                await store.head(candidate)
+            except JobNotFound:
+                return candidate
         number += 1
         candidate = f"{wanted}.{number}"
 

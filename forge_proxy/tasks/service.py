@@ -28,11 +28,12 @@ from forge_proxy.core.tasks.decisions import (
 )
 from forge_proxy.core.tasks.errors import MergeConflict
 from forge_proxy.core.tasks.happenings import Answered, ChangesRequested, Happening, RetryRequested, ReviewEnded
-from forge_proxy.core.tasks.ids import SUB_TASK_MARK, branch_of, is_sub_task_id
+from forge_proxy.core.tasks.ids import branch_of, find_part_fault
 from forge_proxy.core.tasks.models import ForgeTaskInput, TaskDefinition, title_of
 from forge_proxy.core.tasks.paths import find_path_fault
 from forge_proxy.core.tasks.progress import TaskProgress
 from forge_proxy.core.tasks.records import TaskState, read_task, write_task
+from forge_proxy.core.tasks.scopes import is_pattern
 from forge_proxy.core.tasks.state_machine import HappeningUnexpected, advance
 from forge_proxy.core.tasks.task_scope import scope_of_task
 from forge_proxy.core.tasks.workspace import Leftover, MergeMethod, RepositoryState
@@ -83,10 +84,8 @@ class TaskService:
             self._check_notify_url(notify_url)
         claim = None if key is None else IdempotencyClaim(f"task:{key}", _digest_of(wanted))
         _check_paths(wanted.task, self._deps.config.protected)
-        if wanted.task.task_id is not None and is_sub_task_id(wanted.task.task_id):
-            raise InvalidRequest(
-                "task.task_id", f"{SUB_TASK_MARK!r} is part of the ids of sub-tasks; choose another id"
-            )
+        if wanted.task.task_id is not None and (fault := find_part_fault(wanted.task.task_id)):
+            raise InvalidRequest("task.task_id", f"{fault}; choose another id")
         if wanted.mode == "batch" and self._deps.batches is None:
             raise InvalidRequest("mode", "batch: this daemon has no batches")
         wanted = wanted.model_copy(update={"max_fan_out_depth": self._depth_of(wanted)})
@@ -129,9 +128,11 @@ class TaskService:
         """Raise `InvalidRequest` for a predecessor that does not exist: tasks wait only for earlier ones."""
         for number, task_id in enumerate(after):
             try:
-                await self.get(task_id)
+                parent = (await self.get(task_id)).job.parent
             except TaskNotFound as error:
                 raise InvalidRequest(f"after[{number}]", str(error)) from error
+            if parent is not None:
+                raise InvalidRequest(f"after[{number}]", f"{task_id} is a sub-task of {parent}, and is never merged")
 
     async def get(self, task_id: str) -> StoredTask:
         """Return the current state of a task."""
@@ -366,6 +367,8 @@ def _check_paths(task: TaskDefinition, protected: Sequence[str]) -> None:
         for number, path in enumerate(getattr(task, field)):
             if fault := find_path_fault(path):
                 raise InvalidRequest(f"task.{field}[{number}]", fault)
+            if field == "target_files" and is_pattern(path):
+                raise InvalidRequest(f"task.{field}[{number}]", "expected a file; patterns are possible in may_write")
             if field == "target_files" and not scope.permits(path):
                 raise InvalidRequest(f"task.{field}[{number}]", "tasks may not write this path (tasks.protected)")
 

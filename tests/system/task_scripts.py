@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from tests.fakes.processes import Process
@@ -73,6 +74,21 @@ SCRIPTS = {
     "turns": Script((*_SINGLE, *_PLANNED), (SINGLE, submission("t2", *_PATHS, plan=True))),
 }
 """Of `turns`, the second task waits for the first one, which may write the same file."""
+MODES = ("single", "planned", "fan-out")
+_EVENTS = ("prepared", "baseline", "assembled", "called", "written", "validated", "committed")
+_PART_EVENTS = ("prepared", "assembled", "called", "written", "validated", "attempt_ended", "returned")
+PHASES = [
+    *product(("single", "planned"), ("t1",), _EVENTS, (1,)),
+    ("planned", "t1", "planned", 1),
+    ("single", "t1", "attempt_ended", 1),
+    ("fan-out", "t1", "sub_tasks_started", 1),
+    *product(("fan-out",), ("t1.sub.a",), _PART_EVENTS, (1,)),
+    ("fan-out", "t1", "gathered", 1),
+    *product(("fan-out",), ("t1",), ("assembled", "called"), (2,)),  # the first ones are those of the plan
+    *product(("fan-out",), ("t1",), ("written", "validated", "committed"), (1,)),
+    *product(("turns",), ("t2",), ("waiting_for", "admitted"), (1,)),
+]
+"""Events after which the daemon is killed: the script, the task, the event, and for which time."""
 
 
 def open_place(folder: Path, script: str, store: str | None = None) -> TaskPlace:

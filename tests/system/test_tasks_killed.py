@@ -15,32 +15,16 @@ import pytest
 from tests.fakes.postgres import Postgres
 from tests.properties import sample
 from tests.system.task_place import TaskPlace, wait_for_event
-from tests.system.task_scripts import SCRIPTS, compare, open_place
+from tests.system.task_scripts import MODES, PHASES, SCRIPTS, compare, open_place
 
 _SEEDS = [int(name) for name in os.environ.get("FORGE_TEST_SEEDS", "").split()]
 """FORGE_TEST_SEEDS="3 17" tries these again."""
-_MODES = ("single", "planned", "fan-out")
-_MOMENTS = [*product(_SEEDS, _MODES)] or sample([*product(range(30), _MODES)], 43)
-_POSTGRESQL_MOMENTS = [*product(_SEEDS, _MODES)] or sample([*product(range(10), _MODES)], 29)
+_MATRIX = [*product(_SEEDS or range(30), MODES)]
+_MOMENTS = _MATRIX if _SEEDS else sample(_MATRIX, 43)
+_POSTGRESQL_MOMENTS = _MATRIX if _SEEDS else sample(_MATRIX, 46)
 
 
-_EVENTS = ("prepared", "baseline", "assembled", "called", "written", "validated", "committed")
-_PART_EVENTS = ("prepared", "assembled", "called", "written", "validated", "attempt_ended", "returned")
-_PHASES = [
-    *product(("single", "planned"), ("t1",), _EVENTS, (1,)),
-    ("planned", "t1", "planned", 1),
-    ("single", "t1", "attempt_ended", 1),
-    ("fan-out", "t1", "sub_tasks_started", 1),
-    *product(("fan-out",), ("t1.sub.a",), _PART_EVENTS, (1,)),
-    ("fan-out", "t1", "gathered", 1),
-    *product(("fan-out",), ("t1",), ("assembled", "called"), (2,)),  # the first ones are those of the plan
-    *product(("fan-out",), ("t1",), ("written", "validated", "committed"), (1,)),
-    *product(("turns",), ("t2",), ("waiting_for", "admitted"), (1,)),
-]
-"""Events after which the daemon is killed: the script, the task, the event, and for which time."""
-
-
-@pytest.mark.parametrize(("script", "task", "event", "number"), sample(_PHASES, 11))
+@pytest.mark.parametrize(("script", "task", "event", "number"), sample(PHASES, 11))
 def test_d3_killed_in_each_phase(script: str, task: str, event: str, number: int, tmp_path: Path) -> None:
     """The daemon is killed in the phase that follows the event."""
     place = open_place(tmp_path, script)

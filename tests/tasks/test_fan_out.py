@@ -373,10 +373,23 @@ async def test_d17_a_task_cannot_exceed_the_configured_maximum(folder: Path) -> 
             await world.submit(**FIELDS, max_fan_out_depth=2)
 
 
-async def test_d26_ids_of_tasks_are_no_ids_of_sub_tasks(folder: Path) -> None:
+@pytest.mark.parametrize("task_id", ["total.sub.a", "total.sub"])
+async def test_d26_ids_of_tasks_are_no_ids_of_sub_tasks(folder: Path, task_id: str) -> None:
     async with open_world(folder, PLAN) as world:
-        with pytest.raises(InvalidRequest, match="part of the ids of sub-tasks"):
-            await world.submit(**{**FIELDS, "task_id": "total.sub.a"})
+        with pytest.raises(InvalidRequest, match="which separates the ids of sub-tasks"):
+            await world.submit(**{**FIELDS, "task_id": task_id})
+
+
+async def test_d26_the_number_of_a_repeated_id_may_be_part_of_another_one(folder: Path) -> None:
+    again = {**fan_out(sub_task("a", "e.py"), sub_task("a.2", "f.py")), "id": "more", "description": "Write more."}
+    more = [writes("a", {"e.py": "e = 1\n"}), writes("a.2", {"f.py": "f = 1\n"})]
+    first = [{**part, "times": 1} for part in PARTS[:2]]
+    async with open_world(folder, plan_of(fan_out(*FOUR[:2]), again), *first, *more) as world:
+        done = await world.run(**FIELDS)
+
+        assert done.job.status == "requires_action", done.state.halt
+        ids = [child.job.id for child in await world.tasks.list_sub_tasks("total")]
+        assert ids == ["total.sub.a", "total.sub.b", "total.sub.a.2", "total.sub.a.2.2"]
 
 
 async def test_sub_tasks_of_two_steps_may_have_the_same_id(folder: Path) -> None:
@@ -526,6 +539,8 @@ async def test_a_sub_task_cannot_be_deleted_or_reviewed_by_itself(folder: Path) 
             await world.tasks.delete("total.sub.a")
         with pytest.raises(TaskConflict, match="there is nothing to review"):
             await world.tasks.approve("total.sub.a", head=None, base=None, method="merge", approver="")
+        with pytest.raises(InvalidRequest, match=r"after\[0\].*is a sub-task of total, and is never merged"):
+            await world.submit(task_id="next", after=["total.sub.a"])
 
 
 async def test_a_sub_task_that_somebody_cancels_halts_its_parent(folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.tasks.errors import RepositoryUnusable
 from forge_proxy.core.tasks.findings import Baseline, ValidationResult
 from forge_proxy.core.tasks.workspace import MergeMethod
@@ -246,6 +247,13 @@ async def test_an_id_can_be_used_once(folder: Path) -> None:
         await world.run()
         with pytest.raises(TaskConflict, match="choose another task_id"):
             await world.submit()
+
+
+@pytest.mark.parametrize("fields", [{"target_files": ["src/*.py"]}, {"target_files": ["**"], "plan": True}])
+async def test_d8_a_pattern_is_no_target(folder: Path, fields: dict[str, Any]) -> None:
+    async with open_world(folder, GOOD) as world:
+        with pytest.raises(InvalidRequest, match=r"task.target_files\[0\].*patterns are possible in may_write"):
+            await world.submit(**fields)
 
 
 async def test_a_repository_that_is_not_allowed_is_rejected_before_anything_is_stored(folder: Path) -> None:

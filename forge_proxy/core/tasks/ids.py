@@ -39,6 +39,17 @@ def is_sub_task_id(task_id: str) -> bool:
     return SUB_TASK_MARK in task_id
 
 
+def find_part_fault(text: str) -> str | None:
+    """Return why an id cannot be part of the ids of sub-tasks; None if it can.
+
+    No two pairs of ids give the same compound id, and each compound id is a valid branch name.
+    """
+    mark = SUB_TASK_MARK
+    if mark in text or text.startswith(mark[1:]) or text.endswith(mark[:-1]):
+        return f"{text!r} contains {mark!r}, which separates the ids of sub-tasks, or begins or ends with a part of it"
+    return None
+
+
 def branch_of(task_id: str) -> str:
     """Return the branch of a task."""
     return f"forge/{task_id}"

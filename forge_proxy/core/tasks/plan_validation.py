@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from forge_proxy.core.jobs.limits import MAX_CHILDREN, MAX_TREE
-from forge_proxy.core.tasks.ids import MAX_LENGTH, SUB_TASK_MARK, is_sub_task_id, sub_task_id
+from forge_proxy.core.tasks.ids import MAX_LENGTH, find_part_fault, sub_task_id
 from forge_proxy.core.tasks.models import Plan, PlanStep, SubTask
 from forge_proxy.core.tasks.paths import find_path_fault, fold_case
-from forge_proxy.core.tasks.scopes import WriteScope
+from forge_proxy.core.tasks.scopes import WriteScope, is_pattern
 
 _REPEATED = 4
 """Characters that are added to the id of a sub-task that is repeated, such as `.2`."""
@@ -29,6 +29,7 @@ def find_plan_faults(
         *_check_depth(plan, max_depth),
         *_check_size(plan),
         *_check_paths(plan, scope),
+        *_check_names(plan, existing),
         *_check_context(plan, existing),
         *_check_coverage(plan, targets),
     )
@@ -68,18 +69,20 @@ def _check_ids(plan: Plan, task_id: str) -> Iterator[str]:
     yield from duplicates("steps", plan.steps)
     for at, part in _parts(plan):
         yield from duplicates(f"{at}.sub_tasks", part.sub_tasks)
-        if is_sub_task_id(part.id):
-            yield f"{at}.id: {part.id!r} contains {SUB_TASK_MARK!r}, which separates the ids of sub-tasks"
+        if fault := find_part_fault(part.id):
+            yield f"{at}.id: {fault}"
 
-    def too_long(at: str, parent: str, sub_tasks: Sequence[SubTask]) -> Iterator[str]:
+    def compound(at: str, parent: str, sub_tasks: Sequence[SubTask]) -> Iterator[str]:
         for number, sub_task in enumerate(sub_tasks):
             place, full = f"{at}.sub_tasks[{number}]", sub_task_id(parent, sub_task.id)
             if len(full) > MAX_LENGTH - _REPEATED:
                 yield f"{place}.id: too long for a sub-task of {parent}"
-            yield from too_long(place, full, sub_task.sub_tasks)
+            if full.endswith(".lock"):
+                yield f"{place}.id: git permits no branch name with '.lock' at its end"
+            yield from compound(place, full, sub_task.sub_tasks)
 
     for number, step in enumerate(plan.steps):
-        yield from too_long(f"steps[{number}]", task_id, step.sub_tasks)
+        yield from compound(f"steps[{number}]", task_id, step.sub_tasks)
 
 
 def _check_depth(plan: Plan, max_depth: int) -> Iterator[str]:
@@ -113,11 +116,29 @@ def _check_paths(plan: Plan, scope: WriteScope) -> Iterator[str]:
         for path in (*part.target_files, *part.context_files):
             if fault := find_path_fault(path):
                 yield f"{at}: {path!r}: {fault}"
+        forbidden = part.must_not_write if isinstance(part, PlanStep) else ()
+        for path in written_by(part) if forbidden else ():
+            if WriteScope((path,), forbidden).find_outside([path]):
+                yield f"{at}.must_not_write: forbids {path!r}, which is a target of this step"
         for path in part.target_files:
-            if not scope.permits(path) and not find_path_fault(path):
+            if find_path_fault(path):
+                continue
+            if is_pattern(path):
+                yield f"{at}.target_files: {path!r}: expected a file; patterns are possible in may_write"
+            elif not scope.permits(path):
                 yield f"{at}.target_files: {path!r} is outside the paths that this task may write"
         for path in _find_shared(part.sub_tasks):
             yield f"{at}.sub_tasks: {path!r} is a target of several sub-tasks; they run at the same time"
+
+
+def _check_names(plan: Plan, existing: Collection[str]) -> Iterator[str]:
+    """Check that no target differs only in case from a file that exists or that an earlier step writes."""
+    known = {fold_case(path): path for path in existing}
+    for at, part in _parts(plan):
+        for path in part.target_files:
+            other = known.setdefault(fold_case(path), path)
+            if other != path:
+                yield f"{at}.target_files: {path!r} differs only in case from {other!r}"
 
 
 def _find_shared(sub_tasks: Sequence[SubTask]) -> tuple[str, ...]:

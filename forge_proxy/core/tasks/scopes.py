@@ -70,7 +70,7 @@ class WriteScope:
     @property
     def exact_paths(self) -> tuple[str, ...] | None:
         """The paths that may be written, if they are a list; None if a pattern permits further ones."""
-        if any(_is_pattern(pattern) for pattern in self.may):
+        if any(is_pattern(pattern) for pattern in self.may):
             return None
         return tuple(path for path in dict.fromkeys(self.may) if self.permits(path))
 
@@ -79,7 +79,8 @@ class WriteScope:
         return any(_may_meet(one, two) for one in self.may for two in other.may)
 
 
-def _is_pattern(text: str) -> bool:
+def is_pattern(text: str) -> bool:
+    """Whether a text may match several paths."""
     return any(character in text for character in "*?") or text.endswith("/")
 
 
@@ -108,9 +109,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _may_meet(one: str, two: str) -> bool:
-    if not _is_pattern(one):
+    if not is_pattern(one):
         return _matches(one, (two,))
-    if not _is_pattern(two):
+    if not is_pattern(two):
         return _matches(two, (one,))
     first, second = _static_prefix(one), _static_prefix(two)
     return first.startswith(second) or second.startswith(first)

@@ -68,6 +68,32 @@ def test_a_plan_that_builds_on_its_own_files_is_valid() -> None:
             "steps[0].sub_tasks[0].id: 'x.sub.y' contains '.sub.', which separates the ids of sub-tasks",
         ),
         (
+            [step("one", sub_tasks=[step("sub.y", "a.py"), step("y", "b.py")])],
+            "steps[0].sub_tasks[0].id: 'sub.y' contains '.sub.', which separates the ids of sub-tasks",
+        ),
+        (
+            [step("one", sub_tasks=[step("lock", "a.py"), step("y", "b.py")])],
+            "steps[0].sub_tasks[0].id: git permits no branch name with '.lock' at its end",
+        ),
+        ([step("one", "src/*.py")], "steps[0].target_files: 'src/*.py': expected a file"),
+        (
+            [step("one", sub_tasks=[step("x", "a.py"), step("y", "**")])],
+            "steps[0].sub_tasks[1].target_files: '**': expected a file",
+        ),
+        (
+            [step("one", "a.py", "b.py", must_not_write=["a.*"])],
+            "steps[0].must_not_write: forbids 'a.py', which is a target of this step",
+        ),
+        (
+            [step("one", sub_tasks=[step("x", "a.py"), step("y", "b.py")], must_not_write=["b.py"])],
+            "steps[0].must_not_write: forbids 'b.py', which is a target of this step",
+        ),
+        ([step("one", "OLD.py")], "steps[0].target_files: 'OLD.py' differs only in case from 'old.py'"),
+        (
+            [step("one", "n\u00e9.py"), step("two", "ne\u0301.py")],
+            "steps[1].target_files: 'ne\u0301.py' differs only in case from 'n\u00e9.py'",
+        ),
+        (
             [step("one", sub_tasks=[step(f"x{number}", f"{number}.py") for number in range(65)])],
             "steps[0].sub_tasks: 65 sub-tasks; 64 are possible",
         ),

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.tasks.ids import branch_of, check_id, find_id_fault, sub_task_id
+from forge_proxy.core.tasks.ids import branch_of, check_id, find_id_fault, find_part_fault, sub_task_id
 from forge_proxy.core.tasks.scopes import PROTECTED, TEST_FILES, WriteScope
+
+_PARTS = st.lists(
+    st.lists(st.sampled_from(["a", "sub"]), min_size=1, max_size=4)
+    .map(".".join)
+    .filter(lambda text: find_part_fault(text) is None),
+    min_size=1,
+    max_size=3,
+)
+"""The ids of a task and of sub-tasks below it, each that of the one before."""
 
 
 @pytest.mark.parametrize(
@@ -83,6 +96,17 @@ def test_d26_what_git_could_not_have_as_a_branch_is_no_id(text: str) -> None:
     assert find_id_fault(text)
     with pytest.raises(InvalidRequest, match="task_id"):
         check_id(text, "task_id")
+
+
+@pytest.mark.parametrize(("text", "is_part"), [("a", True), ("sub", True), ("substep", True), ("a.sub", False),
+                                               ("sub.a", False), ("a.sub.b", False)])  # fmt: skip
+def test_d26_ids_that_could_be_mistaken_for_those_of_sub_tasks_are_no_parts(text: str, is_part: bool) -> None:
+    assert (find_part_fault(text) is None) is is_part
+
+
+@given(_PARTS, _PARTS)
+def test_d26_no_two_sub_tasks_have_the_same_compound_id(one: list[str], other: list[str]) -> None:
+    assert (reduce(sub_task_id, one) == reduce(sub_task_id, other)) is (one == other)
 
 
 def test_d26_sub_tasks_have_compound_ids() -> None:
