@@ -182,7 +182,8 @@ class RepositoryChecks:
     async def _find_changed_settings(self, request: CheckedRequest) -> Sequence[Finding]:
         paths = sorted(set(request.files) & set(SETTINGS_FILES))
         before = await self._read_committed(request.worktree, paths)
-        now = await read_contents(self._files, request.worktree, paths)
+        contents = await read_contents(self._files, request.worktree, paths)
+        now = {path: content.data for path, content in contents.items()}
         return [one for path in paths for one in find_changed_settings(path, before.get(path), now.get(path))]
 
     async def _read_committed(self, worktree: Worktree, paths: Iterable[str]) -> Mapping[str, bytes]:

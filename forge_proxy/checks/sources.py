@@ -38,25 +38,29 @@ async def find_files(worktree: Worktree, paths: Sequence[str]) -> Sequence[str]:
     return await asyncio.to_thread(find)
 
 
-async def read_contents(files: SourceFiles, worktree: Worktree, paths: Iterable[str]) -> Mapping[str, bytes]:
+async def read_contents(files: SourceFiles, worktree: Worktree, paths: Iterable[str]) -> Mapping[str, FileContent]:
     """Return the contents of those paths that are files. Raises `UnsafePath`."""
-    found: dict[str, bytes] = {}
+    found: dict[str, FileContent] = {}
     for path in paths:
         content = await files.read(worktree, path)
         if content is not None:
-            found[path] = content.data
+            found[path] = content
     return found
 
 
-async def restore_contents(files: SourceFiles, worktree: Worktree, before: Mapping[str, bytes]) -> Sequence[Finding]:
-    """Restore the files that a check has changed, and return a finding for each: what was checked is committed."""
+async def restore_contents(
+    files: SourceFiles, worktree: Worktree, before: Mapping[str, FileContent]
+) -> Sequence[Finding]:
+    """Restore the files that a check has changed, and return a finding for each: what was checked is committed.
+
+    A changed mode is a finding, too; the reset after the failed attempt restores it.
+    """
     found: list[Finding] = []
-    for path, data in before.items():
+    for path, content in before.items():
         try:
-            content = await files.read(worktree, path)
-            if content is not None and content.data == data:
+            if await files.read(worktree, path) == content:
                 continue
-            await files.write(worktree, {path: data})
+            await files.write(worktree, {path: content.data})
         except UnsafePath:  # it is a symlink now; the worktree is reset after a failed attempt
             pass
         found.append(Finding("sources", "a check has changed this file; tests must not write to sources", path))

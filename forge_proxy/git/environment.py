@@ -40,6 +40,7 @@ _SETTINGS = (
     ("protocol.allow", "never"),
     ("submodule.recurse", "false"),
 )
+_FULL = (("core.sparseCheckout", "false"), ("index.sparse", "false"))
 _VARIABLES = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_SYSTEM": _NONE,
@@ -60,16 +61,24 @@ _VARIABLES = {
 
 
 def build_environment(
-    author: tuple[str, str], *, git_dir: Path | None, work_tree: Path | None, filters: Sequence[str]
+    author: tuple[str, str],
+    *,
+    git_dir: Path | None,
+    work_tree: Path | None,
+    filters: Sequence[str],
+    is_full: bool = True,
 ) -> Mapping[str, str]:
     """Return the environment of a git command. `filters` are the keys of the repository's `filter.*` settings.
+
+    With `is_full`, a work tree has all files of its commit, also if the user's checkouts are sparse.
 
     With `git_dir`, git does not search for a repository: it never reads the `.git` of a worktree, which a check may
     have replaced.
     """
     name, email = author
     places = {"GIT_DIR": git_dir, "GIT_WORK_TREE": work_tree}
-    settings = (*_SETTINGS, *((key, "false" if key.endswith(".required") else "") for key in filters))
+    full = _FULL if is_full else ()
+    settings = (*_SETTINGS, *full, *((key, "false" if key.endswith(".required") else "") for key in filters))
     numbered = [(str(index), key, value) for index, (key, value) in enumerate(settings)]
     return {
         **_VARIABLES,

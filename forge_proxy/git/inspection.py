@@ -10,8 +10,9 @@ from forge_proxy.git.repository import GitRepository, list_branches
 async def inspect_repository(repository: GitRepository, base: str | None) -> RepositoryState:
     """Return the base branch and its commit. Raises `RepositoryUnusable` with the reason.
 
-    A bare or shallow repository, a checkout with uncommitted changes, submodules, Git LFS and any line endings are
-    fine: tasks work on commits in worktrees of their own. `git/files.py` rejects single files of submodules and LFS.
+    A bare or shallow repository, a sparse checkout or one with uncommitted changes, submodules, Git LFS and any line
+    endings are fine: tasks work on commits in worktrees of their own, which have all files. `git/files.py` rejects
+    single files of submodules and LFS.
     """
     current = await _current_branch(repository)
     branch = base or current
@@ -24,6 +25,7 @@ async def inspect_repository(repository: GitRepository, base: str | None) -> Rep
     commit = await repository.branch_head(branch)
     if commit is None:
         raise RepositoryUnusable(await _explain_missing(repository, branch))
+    await _check_complete(repository, branch, commit)
     return RepositoryState(str(repository.path), branch, commit)
 
 
@@ -39,6 +41,18 @@ async def _is_branch_name(repository: GitRepository, name: str) -> bool:
         "check-ref-format", f"refs/heads/{name}", place=repository.place, accept=(0, 1, 128, 129)
     )
     return ended.code == 0 and not name.startswith("-")
+
+
+async def _check_complete(repository: GitRepository, branch: str, commit: str) -> None:
+    """Raise `RepositoryUnusable` if a partial clone lacks files, because git fetches nothing for a task."""
+    if not repository.is_partial:
+        return
+    listed = await repository.text("rev-list", "--objects", "--no-object-names", "--missing=print", "--no-walk", commit)
+    if missing := sum(line.startswith("?") for line in listed.splitlines()):
+        raise RepositoryUnusable(
+            f"{repository.path} is a partial clone that lacks {missing} files of {branch};"
+            " fetch them: git fetch --refetch --no-filter"
+        )
 
 
 async def _explain_missing(repository: GitRepository, branch: str) -> str:

@@ -31,6 +31,8 @@ class GitPlace:
     """Keys of the repository's `filter.*` settings, which are switched off."""
     index: Path | None = None
     """An index file in place of that of the work tree."""
+    is_of_user: bool = False
+    """Whether the work tree is a checkout of the user, which may be sparse."""
 
 
 class GitProgram:
@@ -67,6 +69,7 @@ class GitProgram:
                 git_dir=place and place.git_dir,
                 work_tree=place and place.work_tree,
                 filters=place.filters if place else (),
+                is_full=not (place and place.is_of_user),
             ),
             **({"GIT_INDEX_FILE": str(place.index)} if place and place.index else {}),
         }

@@ -26,6 +26,8 @@ class GitRepository:
     is_bare: bool
     is_sparse: bool = False
     """Whether checkouts may lack files of their commit, so that an index may say of a file that git ignores it."""
+    is_partial: bool = False
+    """Whether it is a partial clone, in which objects may be missing until git fetches them."""
 
     async def resolve(self, revision: str) -> str | None:
         """Return the commit of a branch or another name; None if there is none."""
@@ -88,8 +90,11 @@ async def open_repository(git: GitProgram, path: Path) -> GitRepository:
         main = Path((await git.run("rev-parse", "--show-toplevel", cwd=top)).out.decode().rstrip("\n"))
     if main != top:
         raise RepositoryUnusable(f"{top} is a folder inside the repository {main}; name its top folder")
-    filters, is_sparse = await _read_settings(git, git_dir)
-    return GitRepository(git, main, GitPlace(git_dir, filters=filters), is_bare, is_sparse)
+    keys = await _read_settings(git, git_dir)
+    filters = tuple(sorted(key for key in keys if key.startswith("filter.")))
+    is_partial = any(key.endswith(".promisor") for key in keys)
+    place = GitPlace(git_dir, filters=filters)
+    return GitRepository(git, main, place, is_bare, "core.sparsecheckout" in keys, is_partial)
 
 
 def find_folder(path: Path) -> Path | None:
@@ -105,15 +110,14 @@ def _explain(path: Path, message: str) -> str:
     return f"{path} cannot be opened: {message.strip().removeprefix('fatal: ')[:300]}"
 
 
-async def _read_settings(git: GitProgram, git_dir: Path) -> tuple[tuple[str, ...], bool]:
-    """Return the keys of the filters, and whether there is a setting for sparse checkouts."""
-    pattern = r"^(filter\..*\.(clean|smudge|process|required)|core\.sparsecheckout)$"
+async def _read_settings(git: GitProgram, git_dir: Path) -> frozenset[str]:
+    """Return the keys of the settings of filters, sparse checkouts and partial clones."""
+    pattern = r"^(filter\..*\.(clean|smudge|process|required)|core\.sparsecheckout|remote\..*\.promisor)$"
     ended = await git.run(
-        "config", "--null", "--name-only", "--get-regexp", pattern, place=GitPlace(git_dir), accept=(0, 1)
-    )
-    keys = {key.decode() for key in ended.out.split(b"\0") if key}
-    filters = {key for key in keys if key.startswith("filter.")}
-    return tuple(sorted(filters)), keys != filters
+        "config", "--null", "--name-only", "--get-regexp", pattern,
+        place=GitPlace(git_dir, is_of_user=True), accept=(0, 1),
+    )  # fmt: skip
+    return frozenset(key.decode() for key in ended.out.split(b"\0") if key)
 
 
 def read_loose_reference(git_dir: Path, reference: str) -> str | None:

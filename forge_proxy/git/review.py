@@ -138,7 +138,7 @@ async def _find_checkout(repository: GitRepository, branch: str) -> GitPlace | N
     ended = await repository.git.run("rev-parse", "--absolute-git-dir", cwd=folder, accept=(0, 128))
     if ended.code != 0:
         raise GitFailed(f"{branch} is checked out at {folder}, which cannot be opened")
-    return replace(repository.place, git_dir=Path(ended.out.decode().rstrip("\n")), work_tree=folder)
+    return replace(repository.place, git_dir=Path(ended.out.decode().rstrip("\n")), work_tree=folder, is_of_user=True)
 
 
 async def _check_clean(repository: GitRepository, checkout: GitPlace, approval: Approval, tree: str) -> None:

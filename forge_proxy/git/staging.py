@@ -53,6 +53,13 @@ async def stage_files(worktree: OpenWorktree, paths: Sequence[str]) -> StagedFil
 async def update_index(worktree: OpenWorktree, commit: str) -> None:
     """Make the index of a worktree that of a commit. Git does not read the unchanged files again."""
     git = worktree.repository.git
+    if worktree.repository.is_sparse:  # git refuses to reset an index that says of a file that git ignores it
+        place = in_index(worktree.place, _staging_index(worktree))
+        await asyncio.to_thread(_staging_index(worktree).unlink, missing_ok=True)
+        await git.run("read-tree", commit, place=place)
+        await git.run("update-index", "--refresh", place=place, accept=(0, 1))
+        if await asyncio.to_thread(_replace_index, worktree):
+            return
     await git.run("read-tree", "--reset", commit, place=worktree.place)
     await git.run("update-index", "--refresh", place=worktree.place, accept=(0, 1))
 

@@ -202,13 +202,16 @@ async def test_loosened_settings_of_a_tool_are_a_finding(tmp_path: Path) -> None
 
 async def test_what_a_test_does_to_the_files_of_the_task_is_undone_and_a_finding(tmp_path: Path) -> None:
     """What is committed has to be what was checked."""
-    attack = "import os\n\n\ndef test_a():\n    open('a.py', 'w').write('evil')\n    os.remove('b.py')\n"
+    attack = (
+        "import os\n\n\ndef test_a():\n    open('a.py', 'w').write('evil')\n    os.remove('b.py')\n"
+        "    os.chmod('c.py', 0o755)\n"
+    )
     project = await create_project(tmp_path, {"test_a.py": attack}, PYTEST)
-    request = await project.write({"a.py": _TIDY, "b.py": _TIDY})
+    request = await project.write({"a.py": _TIDY, "b.py": _TIDY, "c.py": _TIDY})
 
     found = await project.find(request)
 
-    assert [line.split(" ")[:2] for line in found] == [["sources:", "a.py:"], ["sources:", "b.py:"]]
+    assert [line.split(" ")[:2] for line in found] == [["sources:", f"{name}.py:"] for name in "abc"]
     assert project.read("a.py") == project.read("b.py") == _TIDY
 
 

@@ -100,6 +100,53 @@ async def test_a_shallow_clone_works(tmp_path: Path) -> None:
     assert shallow.files(merged.commit)["a.py"] == "x = 3"
 
 
+@pytest.mark.parametrize("options", [("--cone", "src"), ("--cone", "--sparse-index", "src"), ("--no-cone", "/src/")])
+@pytest.mark.parametrize("are_expected", [False, True])
+async def test_a_task_has_all_files_of_a_sparse_checkout_which_stays_sparse(
+    options: tuple[str, ...], are_expected: bool, tmp_path: Path
+) -> None:
+    repository = create_repository(tmp_path / "repo", {"src/a.py": "x = 1\n", "lib/b.py": "y = 1\n", "lib/c.py": "\n"})
+    repository.git("sparse-checkout", "set", *options)
+    repository.git("config", "sparse.expectFilesOutsideOfPatterns", str(are_expected).lower())
+    repositories = repositories_of(tmp_path, repository.path)
+    changed = {"src/a.py": b"x = 2\n", "lib/b.py": b"y = 2\n"}
+
+    state = await repositories.inspect(str(repository.path), None, "t1")
+    worktree = await repositories.create_worktree(state.path, "t1", state.base_commit)
+    listed = await repositories.list_files(worktree)
+    await repositories.write(worktree, changed)
+    await repositories.reset(worktree)
+    after_reset = await repositories.changed_files(worktree)
+    await repositories.write(worktree, changed)
+    commit = await repositories.commit(worktree, "change", state.base_commit)
+    after_commit = await repositories.changed_files(worktree)
+    merged = await repositories.merge(
+        state.path, worktree.branch, "main",
+        expected_head=commit, expected_base=state.base_commit, method="squash", message="Change",
+    )  # fmt: skip
+
+    assert listed == ["lib/b.py", "lib/c.py", "src/a.py"]
+    assert (after_reset, after_commit) == ([], [])
+    assert repository.files(merged.commit) == {"src/a.py": "x = 2", "lib/b.py": "y = 2", "lib/c.py": ""}
+    assert (repository.path / "src" / "a.py").read_text() == "x = 2\n"
+    assert not (repository.path / "lib").exists()
+    assert repository.git("status", "--porcelain") == ""
+
+
+async def test_a_partial_clone_without_all_files_is_reported_until_they_are_fetched(tmp_path: Path) -> None:
+    origin = create_repository(tmp_path / "origin", {"src/a.py": "x = 1\n", "lib/b.py": "y = 1\n"})
+    origin.git("config", "uploadpack.allowFilter", "true")
+    origin.git("clone", "-q", "--filter=blob:none", "--sparse", f"file://{origin.path}", str(tmp_path / "partial"))
+    partial = UserRepository(tmp_path / "partial")
+
+    reason = await reason_of(tmp_path, partial.path)
+    partial.git(*reason.partition("fetch them: git ")[2].split())
+    state = await repositories_of(tmp_path, partial.path).inspect(str(partial.path), None, "t1")
+
+    assert reason.startswith(f"{partial.path} is a partial clone that lacks 2 files of main; ")
+    assert state.base_branch == "main"
+
+
 async def test_uncommitted_changes_of_the_user_are_not_part_of_a_task(tmp_path: Path) -> None:
     repository = create_repository(tmp_path / "repo")
     (repository.path / "a.py").write_text("unfinished")

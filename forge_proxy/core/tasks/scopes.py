@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from forge_proxy.core.tasks.paths import find_path_fault
+from forge_proxy.core.tasks.paths import find_path_fault, fold_case
 
 PROTECTED = (
     ".git/**",
@@ -51,7 +51,10 @@ TEST_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class WriteScope:
-    """Patterns of paths that may be written, and of paths that may not. `**` also matches across folders."""
+    """Patterns of paths that may be written, and of paths that may not. `**` also matches across folders.
+
+    Case does not matter in `must_not`: on other systems, `.GitHub` is the folder `.github`.
+    """
 
     may: tuple[str, ...]
     must_not: tuple[str, ...] = ()
@@ -61,7 +64,7 @@ class WriteScope:
     def permits(self, path: str) -> bool:
         """Whether the path may be written."""
         is_named = find_path_fault(path) is None and _matches(path, self.may) and _matches(path, self.within)
-        return is_named and not _matches(path, self.must_not)
+        return is_named and not any(_compiled(fold_case(one)).fullmatch(fold_case(path)) for one in self.must_not)
 
     def find_outside(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Return the paths that may not be written."""

@@ -78,7 +78,10 @@ def test_s_edits_python_that_did_not_parse_may_be_edited() -> None:
         (b"one\ntwo\r\nthree\n", b"one\n2\nII\r\nthree\n"),
         (b"one\ntwo", b"one\n2\nII"),
         (b"\xef\xbb\xbfone\ntwo\n", b"\xef\xbb\xbfone\n2\nII\n"),
-        ("one\ntwo\n".encode("utf-16"), "one\n2\nII\n".encode("utf-16")),
+        ("\ufeffone\ntwo\n".encode("utf-16-le"), "\ufeffone\n2\nII\n".encode("utf-16-le")),
+        ("\ufeffone\r\ntwo\r\n".encode("utf-16-be"), "\ufeffone\r\n2\r\nII\r\n".encode("utf-16-be")),
+        ("\ufeffone\ntwo\n".encode("utf-32-le"), "\ufeffone\n2\nII\n".encode("utf-32-le")),
+        ("\ufeffone\ntwo\n".encode("utf-32-be"), "\ufeffone\n2\nII\n".encode("utf-32-be")),
         (b"caf\xe9\ntwo\n", b"caf\xe9\n2\nII\n"),
     ],
 )

@@ -43,6 +43,19 @@ def test_s_edits_exact_text_is_replaced_literally() -> None:
     assert (after, level) == (FILE.replace("item.price * item.count", "item.cost"), "exact")
 
 
+def test_s_edits_a_block_that_quotes_a_part_of_a_line_replaces_nothing_else() -> None:
+    text = "export function total(items: Item[]): number {\n"
+
+    after, level = apply(text, "total(items: Item[])\n", "total(items: any)\n")
+
+    assert (after, level) == (text.replace("Item[]", "any"), "exact")
+
+
+def test_s_edits_a_part_of_a_line_has_to_be_unique_and_to_consist_of_whole_words() -> None:
+    assert reject("f(a); g(a);\n", "(a)\n").reason == "ambiguous"
+    assert apply("limit = 10\n", "limit = 1\n", "limit = 2\n") == ("limit = 2\n", "fuzzy")
+
+
 def test_s_edits_trailing_whitespace_is_ignored_on_both_sides() -> None:
     text = "a = 1  \nb = 2\n"
 

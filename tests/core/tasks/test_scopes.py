@@ -52,6 +52,8 @@ def test_d8_a_scope_permits_what_its_patterns_match(patterns: tuple[str, ...], p
         "web/package-lock.json",
         "a/.gitattributes",
         ".ci/run",
+        ".GitHub/workflows/ci.yml",
+        "a/.GITATTRIBUTES",
     ],
 )
 def test_d8_protected_paths_are_outside_every_scope(path: str) -> None:

@@ -1,10 +1,12 @@
 """Finds the text that an edit replaces, on four levels: exact, without trailing whitespace, without indentation, fuzzy.
 
-A level is tried only if the one before it has found nothing. Several matches on one level are an error.
+A level is tried only if the one before it has found nothing; before the last one, a part of a line is searched for
+exactly. Several matches on one level are an error.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -118,7 +120,22 @@ def find_match(text: str, search: str, replace: str) -> Match | NoMatch:
         return _only(
             by_indentation, "indentation", lambda window: _replace_window(inside, window, search, replace, lines)
         )
+    part = search.removesuffix("\n")  # a block ends with a line break, also if it quotes a part of a line
+    if starts := _find_parts(text, part):
+        if len(starts) > 1:
+            return NoMatch("ambiguous", "exact", tuple(map(inside.line_at, starts)))
+        return Match(starts[0], starts[0] + len(part), replace.removesuffix("\n"), "exact")
     return _find_fuzzy(inside, lines, search, replace)
+
+
+def _find_parts(text: str, part: str) -> list[int]:
+    """Return the places of `part` where it begins and ends with a whole word: `x = 1` is no part of `x = 10`."""
+    ends = {at: at + len(part) for at in _find_all(text, part)}
+    return [at for at, end in ends.items() if not (_is_within_word(text, at) or _is_within_word(text, end))]
+
+
+def _is_within_word(text: str, at: int) -> bool:
+    return re.fullmatch(r"\w\w", text[max(0, at - 1) : at + 1]) is not None
 
 
 def _find_all(text: str, search: str) -> list[int]:

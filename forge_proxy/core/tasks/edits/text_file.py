@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass
 
-_BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_BOMS = {
+    "utf-8-sig": codecs.BOM_UTF8,
+    "utf-32-le": codecs.BOM_UTF32_LE,  # begins with that of UTF-16
+    "utf-32-be": codecs.BOM_UTF32_BE,
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+}
+"""Byte order marks by encoding. A file without one is never in one of these encodings."""
 _LINE_BREAK = re.compile(r"\r\n|\n")
 
 
@@ -15,7 +23,7 @@ class NotText(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A file as text with its own line endings. `encoding` is a name of Python's codecs."""
+    """A file as text with its own line endings. `encoding` is the name of one of Python's codecs."""
 
     text: str
     encoding: str = "utf-8"
@@ -26,10 +34,10 @@ class TextFile:
 
         Raises `NotText` for a binary file.
         """
-        for bom, encoding in _BOMS:
+        for encoding, bom in _BOMS.items():
             if data.startswith(bom):
                 try:
-                    return cls(data.decode(encoding), encoding)
+                    return cls(data[len(bom) :].decode(_codec(encoding)), encoding)
                 except UnicodeDecodeError as error:
                     raise NotText(f"not a text in {encoding}") from error
         if b"\0" in data:
@@ -42,7 +50,7 @@ class TextFile:
     def encode(self) -> bytes:
         """Return the file's bytes. Raises `NotText` if a character does not exist in its encoding."""
         try:
-            return self.text.encode(self.encoding)
+            return _BOMS.get(self.encoding, b"") + self.text.encode(_codec(self.encoding))
         except UnicodeEncodeError as error:
             character = self.text[error.start]
             raise NotText(f"the file is in {self.encoding}, which has no {character!r}") from error
@@ -85,6 +93,11 @@ class TextFile:
                 break
             shift += len(found.group()) - 1
         return at + shift
+
+
+def _codec(encoding: str) -> str:
+    """Return the codec that neither reads nor writes a byte order mark."""
+    return encoding.removesuffix("-sig")
 
 
 def _keep_final_newline(before: str, after: str, line_break: str) -> str:
