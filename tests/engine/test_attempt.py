@@ -59,3 +59,4 @@ def test_fields_beside_the_delta_are_sent_only_with_the_text_they_describe(delta
     deltas = [delta for chunk in chunks for delta in chunk.deltas]
     assert [out.choice_fields for out in deltas if out.choice_fields] == ([BESIDE.choice_fields] if kept else [])
     assert [out.logprobs for out in deltas if out.logprobs] == ([BESIDE.logprobs] if kept else [])
+    assert [(len(out.calls), out.finish) for out in deltas if out.calls or out.finish] == [(1, None), (0, "tool_calls")]

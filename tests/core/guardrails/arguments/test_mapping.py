@@ -178,3 +178,15 @@ def test_no_schema_raises_an_error(schema: dict[str, Json], value: Json, text: s
 )
 def test_hostile_text_stays_text(text: str) -> None:
     assert type_value({"type": ["array", "object"]}, ROOT, text) is text
+
+
+def test_elements_are_read_as_deep_as_the_limit() -> None:
+    root: JsonObject = {"$defs": {"tree": {"type": "object", "properties": {"a": {"$ref": "#/$defs/tree"}}}}}
+    value = type_value({"$ref": "#/$defs/tree"}, root, "<a>" * 60 + "leaf" + "</a>" * 60)
+
+    depth = 0
+    while isinstance(value, dict):
+        value, depth = value["a"], depth + 1
+
+    assert depth == 32
+    assert value == "<a>" * 28 + "leaf" + "</a>" * 28
