@@ -114,13 +114,12 @@ def call_id(name: str, at: int, variant: Variant) -> str:
     return f"functions.{name}:{at}" if variant.named_ids else f"qzid0000{at}"
 
 
-def _parameter(kinds: list[Json]) -> Json:
-    return {"type": kinds[0] if len(kinds) == 1 else kinds, "description": "A value."}
+def _parameter(kind: str) -> Json:
+    return {"type": kind, "description": "A value."}
 
 
 def _tool(name: str) -> JsonObject:
-    kinds: list[Json] = ["string", "number", "boolean", "null", "array", "object"]
-    properties = {ONE: _parameter(["string"]), TWO: _parameter(["integer"]), OTHER: _parameter(kinds[:1])}
+    properties = {ONE: _parameter("string"), TWO: _parameter("integer"), OTHER: _parameter("string")}
     parameters: Json = {"type": "object", "properties": properties, "required": []}
     return {
         "type": "function",
