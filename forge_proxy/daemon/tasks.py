@@ -10,8 +10,6 @@ from pathlib import Path
 from forge_proxy.checks.checks import CheckSettings, RepositoryChecks
 from forge_proxy.checks.commands import CommandLimits
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.core.tasks.ids import is_sub_task_id
-from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.git.allowed import AllowedRepositories
@@ -21,11 +19,11 @@ from forge_proxy.jobs.background_tasks import BackgroundTasks
 from forge_proxy.jobs.ports import JobHandler, JobStore
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.settings import Settings
-from forge_proxy.tasks.phase_run import TaskDeps
+from forge_proxy.tasks.phase_run import PhaseRun, TaskDeps
 from forge_proxy.tasks.ports import CallLog, Checks, Repositories, RequestBatches
 from forge_proxy.tasks.service import TaskService
 from forge_proxy.tasks.structured_call import StructuredCaller
-from forge_proxy.tasks.task_handler import TaskHandler
+from forge_proxy.tasks.task_handler import TaskHandler, discard_leftovers
 
 AUTHOR = ("forge-proxy", "forge-proxy@localhost")
 """The author of the commits of tasks."""
@@ -53,14 +51,12 @@ class TaskParts:
         """Return the operations on tasks."""
         return TaskService(jobs, self.deps, check_notify_url)
 
-    def _discard(self, worktree: Worktree) -> None:
-        """Remove the worktree of a cancelled task; its branch stays, unless it is that of a sub-task."""
-
+    def _discard(self, run: PhaseRun) -> None:
         async def remove() -> None:
             try:
-                await self.deps.repositories.remove_worktree(worktree, keep_branch=not is_sub_task_id(worktree.task_id))
-            except (ForgeError, OSError) as error:  # `forge-proxy tasks gc` removes it
-                self.deps.report(worktree.task_id, error)
+                await discard_leftovers(run)
+            except (ForgeError, OSError) as error:  # `forge-proxy tasks gc` removes worktrees; files of batches expire
+                self.deps.report(run.state.task_id, error)
 
         self.cleaning.spawn(remove())
 

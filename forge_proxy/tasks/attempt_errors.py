@@ -1,8 +1,12 @@
-"""The error that ends an attempt before its checks."""
+"""The errors that end an attempt before its checks."""
 
 from __future__ import annotations
 
-from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
+from forge_proxy.core.tasks.responses import ResponseCutOff, ResponseInvalid
+
+MODEL_ERRORS = (ResponseInvalid, ResponseCutOff, EmptyAnswer, ToolCallInvalid, ToolChoiceUnsatisfied)
+"""Errors of what a model has written: another attempt may differ."""
 
 
 class AttemptError(ForgeError):

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jobs.actions import NextAction
 from forge_proxy.core.jobs.records import Document, NewEvent
 from forge_proxy.core.jsontypes import JsonObject
@@ -18,18 +18,15 @@ from forge_proxy.core.tasks.decisions import ASSEMBLE, WRITE
 from forge_proxy.core.tasks.models import AssembledContext, CapabilityTier, Plan
 from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.records import TaskCall
-from forge_proxy.core.tasks.responses import ResponseCutOff, ResponseInvalid, parse_files, parse_json
+from forge_proxy.core.tasks.responses import parse_files, parse_json
 from forge_proxy.core.tasks.schemas import files_schema, plan_schema
-from forge_proxy.tasks.attempt_errors import AttemptError
+from forge_proxy.tasks.attempt_errors import MODEL_ERRORS, AttemptError
 from forge_proxy.tasks.batched_calls import BatchedRequests, RequestSubmitted
 from forge_proxy.tasks.call_records import record_call, record_failure
 from forge_proxy.tasks.phase_run import PhaseRun
 from forge_proxy.tasks.ports import BatchedRequestFailed
 from forge_proxy.tasks.server_wait import ServerWait
 from forge_proxy.tasks.structured_call import CallCosts, StructuredCall, StructuredResult
-
-_MODEL_ERRORS = (ResponseInvalid, ResponseCutOff, EmptyAnswer, ToolCallInvalid, ToolChoiceUnsatisfied)
-"""Errors of what a model has written: another attempt may differ."""
 
 
 async def call_llm(run: PhaseRun) -> NextAction:
@@ -59,7 +56,7 @@ async def call_llm(run: PhaseRun) -> NextAction:
     except (BatchedRequestFailed, ForgeError) as raised:
         error = raised.error if isinstance(raised, BatchedRequestFailed) else raised
         record_failure(run, wanted, costs, error)
-        if isinstance(error, _MODEL_ERRORS):
+        if isinstance(error, MODEL_ERRORS):
             raise AttemptError(f"{type(error).__name__}: {error}") from raised
         raise
     document = Document(result.call.text.encode())

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jobs.actions import NewJob, RunPhase, write_action
 from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
-from forge_proxy.core.jobs.limits import MAX_DEPTH
 from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, JobStatus, NewEvent, StoredJob
 from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.core.tasks.decisions import (
@@ -50,9 +49,6 @@ from forge_proxy.tasks.event_feed import follow_with_sub_tasks
 from forge_proxy.tasks.phase_run import TaskDeps
 from forge_proxy.tasks.task_handler import TaskHandler
 from forge_proxy.tasks.turns import TurnWaker
-
-_MAX_BATCH_DEPTH = MAX_DEPTH - 3
-"""How deep sub-tasks of a task with the mode `batch` may be nested: below each of them are the two jobs of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +103,9 @@ class TaskService:
 
     def _depth_of(self, wanted: ForgeTaskInput) -> int:
         """Return how deep sub-tasks may be nested (D17). Raises `InvalidRequest`."""
-        limit, own, reason = self._deps.config.max_fan_out_depth, wanted.max_fan_out_depth, "tasks.max_fan_out_depth"
-        if wanted.mode == "batch" and limit > _MAX_BATCH_DEPTH:
-            limit, reason = _MAX_BATCH_DEPTH, "mode batch"
+        limit, own = self._deps.config.max_fan_out_depth, wanted.max_fan_out_depth
         if own is not None and own > limit:
-            raise InvalidRequest("max_fan_out_depth", f"{own}; {limit} is possible ({reason})")
+            raise InvalidRequest("max_fan_out_depth", f"{own}; {limit} is possible (tasks.max_fan_out_depth)")
         return limit if own is None else own
 
     async def _inspect(self, wanted: ForgeTaskInput, task_id: str, claim: IdempotencyClaim | None) -> RepositoryState:

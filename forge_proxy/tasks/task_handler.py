@@ -16,7 +16,6 @@ from forge_proxy.core.tasks.decisions import AWAIT_TURN, CALL, CONTINUE, PREPARE
 from forge_proxy.core.tasks.errors import GitFailed
 from forge_proxy.core.tasks.happenings import AttemptImpossible
 from forge_proxy.core.tasks.ids import branch_of, is_sub_task_id
-from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.jobs.cancellation import Cancelled
 from forge_proxy.jobs.writer import JobWriter
 from forge_proxy.tasks.assembling import assemble_context
@@ -56,8 +55,8 @@ class TaskHandler:
 
     kind = KIND
 
-    def __init__(self, deps: TaskDeps, discard: Callable[[Worktree], None]) -> None:
-        """`discard` is called with the worktree of a cancelled task, which is to be removed. It may not exist."""
+    def __init__(self, deps: TaskDeps, discard: Callable[[PhaseRun], None]) -> None:
+        """`discard` is called with a cancelled task, and removes what it has left (`discard_leftovers`)."""
         self._deps = deps
         self._discard = discard
 
@@ -75,7 +74,7 @@ class TaskHandler:
         except AttemptError as error:
             writer.take_staged()
             return await fail_attempt(PhaseRun(writer, self._deps), error.reason, is_final=error.is_final)
-        except BatchedRequestFailed as failed:  # the batch has repeated the request
+        except BatchedRequestFailed as failed:  # after several batches
             writer.take_staged()
             return await _halt(PhaseRun(writer, self._deps), phase, failed.error)
         except Exception as error:
@@ -89,7 +88,7 @@ class TaskHandler:
 
     def on_cancel(self, writer: JobWriter) -> None:
         """See `JobHandler`."""
-        self._discard(PhaseRun(writer, self._deps).own_worktree)
+        self._discard(PhaseRun(writer, self._deps))
 
     async def _run(self, run: PhaseRun, phase: RunPhase) -> NextAction:
         if run.state.input.mode == "batch" and phase.phase != CALL.phase:
@@ -121,6 +120,17 @@ class TaskHandler:
     async def _remove(self, run: PhaseRun) -> None:
         """Remove the worktree; of a sub-task also the branch, which has no commits of its own."""
         await self._deps.repositories.remove_worktree(run.own_worktree, keep_branch=run.state.parent is None)
+
+
+async def discard_leftovers(run: PhaseRun) -> None:
+    """Remove the worktree of a cancelled task, which may not exist, and its batches with their files.
+
+    Its branch stays, unless it is that of a sub-task.
+    """
+    worktree = run.own_worktree
+    await run.deps.repositories.remove_worktree(worktree, keep_branch=not is_sub_task_id(worktree.task_id))
+    if run.state.input.mode == "batch":
+        await discard_batches(run)
 
 
 async def _halt(run: PhaseRun, phase: RunPhase, error: Exception) -> NextAction:

@@ -11,13 +11,13 @@ import orjson
 import pytest
 
 from forge_proxy.core.backend_errors import BackendUnreachable
-from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jobs.records import JobHead
+from forge_proxy.core.tasks.models import MAX_FAN_OUT_DEPTH
 from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.jobs.ports import JobFilter
 from tests.fakes.task_model import TaskRequest
-from tests.tasks.conftest import World, open_world
-from tests.tasks.test_fan_out import BOTH, SHARED, resolves, writes
+from tests.tasks.conftest import SECONDS, World, open_world
+from tests.tasks.test_fan_out import BOTH, FOUR, PARTS, SHARED, fan_out, plan_of, resolves, sub_task, writes
 from tests.tasks.test_fan_out import FIELDS as DIVIDED
 from tests.tasks.test_planned import FIELDS, ONE, PLAN, TWO
 from tests.tasks.test_single_step import AFTER, GOOD
@@ -109,20 +109,31 @@ async def test_s_batch_a_call_without_a_usable_response_costs_an_attempt_like_in
         assert [call.outcome for call in await world.tasks.list_calls("total")] == ["invalid", "passed"]
 
 
-async def test_s_batch_a_line_that_failed_halts_the_task_and_retry_submits_another_one(
+async def test_s_batch_a_request_that_fails_is_repeated_by_further_batches_and_then_halts_the_task(
     folder: Path, no_waits: None
 ) -> None:
-    async with open_world(folder, {**GOOD, "fault": "error_500", "times": 3}, GOOD, has_batches=True) as world:
+    async with open_world(folder, {**GOOD, "fault": "error_500", "times": 9}, GOOD, has_batches=True) as world:
         halted = await world.run(mode="batch")
 
         assert (halted.job.status, halted.state.halt) == ("halted", "call_llm: scripted")
-        assert len(world.model.made("generate")) == 3  # batches.max_attempts
+        assert len(world.model.made("generate")) == 9  # three batches, each with batches.max_attempts
+        assert len({one["batch"] for one in await submitted(world)}) == 3
         (failed,) = await world.tasks.list_calls("total")
         assert failed.outcome == "error"
         await world.tasks.answer("total", "retry", "")
         done = await world.wait("requires_action", "completed", "failed")
-        assert len(world.model.made("generate")) == 4
+        assert len(world.model.made("generate")) == 10
         assert done.state.halt == ""
+        assert await batches_of(world) == []
+
+
+async def until_submitted(world: World, number: int) -> None:
+    """Wait until so many batches were submitted, and the last of them has been sent."""
+    async with asyncio.timeout(SECONDS):
+        async for event in world.tasks.follow_events("total"):
+            number -= event.type == "submitted"
+            if number == 0:
+                return
 
 
 async def unreachable(_: TaskRequest) -> None:
@@ -137,7 +148,9 @@ async def test_s_batch_a_waiting_task_takes_no_place_in_a_queue_and_halts_if_its
         await world.submit(mode="batch")
         await world.wait("waiting")
         assert world.jobs.status().queues["tasks"].running == 0
-        world.ahead = 25 * 3600
+        for number in (1, 2, 3):  # each time, another batch is submitted
+            await until_submitted(world, number)
+            world.ahead += 25 * 3600
         halted = await world.wait("halted")
 
         assert "has expired: the model server has not responded within 24 h" in halted.state.halt
@@ -170,12 +183,11 @@ async def test_s_batch_cancelling_a_task_cancels_its_batch(folder: Path) -> None
         await world.tasks.cancel("total")
         may_answer.set()  # a line in flight finishes
         cancelled = await world.wait("cancelled")
-        (batch,) = await batches_of(world)
-
-        assert (batch.status, batch.parent) == ("cancelled", "total")
         assert cancelled.state.calls == ()
-        await world.tasks.delete("total")
-        assert await batches_of(world) == []
+        async with asyncio.timeout(SECONDS):
+            while await batches_of(world):  # noqa: ASYNC110 - they are removed in the background
+                await asyncio.sleep(0.02)
+        assert (await world.files.list("", None, after=None, limit=9, newest_first=True)).files == []
 
 
 async def test_s_batch_after_a_restart_the_response_is_delivered_without_another_request(folder: Path) -> None:
@@ -216,13 +228,22 @@ async def test_s_batch_sub_tasks_inherit_the_mode(folder: Path) -> None:
         assert await batches_of(world) == []
 
 
-async def test_s_batch_the_jobs_of_batches_limit_the_depth_of_sub_tasks(folder: Path) -> None:
-    async with open_world(folder, GOOD, max_depth=3, has_batches=True) as world:
-        with pytest.raises(InvalidRequest, match=r"max_fan_out_depth: 2; 1 is possible \(mode batch\)"):
-            await world.submit(mode="batch", max_fan_out_depth=2)
-        assert (await world.submit(mode="batch")).state.input.max_fan_out_depth == 1
+async def test_d17_sub_tasks_are_nested_as_deep_as_possible_in_mode_batch(folder: Path) -> None:
+    part = sub_task("y", sub_tasks=FOUR[:2])
+    plan = plan_of(fan_out(sub_task("x", sub_tasks=[part, FOUR[2]]), FOUR[3]))
+    async with open_world(folder, plan, *PARTS, max_depth=MAX_FAN_OUT_DEPTH, has_batches=True) as world:
+        done = await world.run(mode="batch", **DIVIDED)
+        children = await world.tasks.list_sub_tasks("total")
+
+        assert done.job.status == "requires_action", done.state.halt
+        assert max(child.job.depth for child in children) == MAX_FAN_OUT_DEPTH == 3
+        assert [world.repository.git("show", f"forge/total:{name}.py") for name in "abcd"] == [
+            f"{name} = 1" for name in "abcd"
+        ]
+        assert await batches_of(world) == []
 
 
 @pytest.fixture
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forge_proxy.jobs.retries._ATTEMPT_SECONDS", (0.001,))
     monkeypatch.setattr("forge_proxy.batches.shard_handler._WAIT_SECONDS", (0.001,))

@@ -50,7 +50,7 @@ def _check_id(text: str) -> str:
 
 _MAX_TITLE = 80
 MAX_FAN_OUT_DEPTH = 3
-"""How deep sub-tasks can be nested: with their task, jobs can be nested four deep."""
+"""How deep sub-tasks can be nested (`core/jobs/limits.MAX_DEPTH`)."""
 TaskId = Annotated[str, AfterValidator(_check_id)]
 _Paths = Annotated[tuple[str, ...], Field(max_length=500)]
 

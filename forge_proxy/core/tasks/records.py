@@ -83,6 +83,8 @@ class BatchedCall:
     terms: CallTerms
     batches: tuple[str, ...]
     """The jobs of its requests, in order: an invalid response is retried by a second batch."""
+    failed: int = 0
+    """Batches that had no response, in place of which others are submitted."""
 
 
 @dataclass(frozen=True, slots=True)
