@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         SlidingWindowCompact,
         TieredCompact,
     )
-    from forge_proxy.client.remote import DaemonError, NoDaemon, SentEvent
+    from forge_proxy.client.remote import DaemonError, NoDaemon, SentEvent, WaitTimeout
     from forge_proxy.client.tasks import Tasks
     from forge_proxy.core.backend_errors import (
         BackendBroke,
@@ -219,6 +219,7 @@ __all__ = [
     "UnreadCall",
     "UnsupportedModelError",
     "ValidationResult",
+    "WaitTimeout",
     "WorkerStopped",
     "Workflow",
     "WorkflowCancelledError",
@@ -235,7 +236,7 @@ _NAMES = {
     "backends.config": "BackendChoiceError",
     "backends.llama_server.commands": "Superseded SwitchFailed",
     "backends.llama_server.instance": "CannotStart",
-    "client.remote": "DaemonError NoDaemon SentEvent",
+    "client.remote": "DaemonError NoDaemon SentEvent WaitTimeout",
     "client.tasks": "Tasks",
     "core.backend_errors": "BackendBroke BackendDown BackendError BackendFault BackendLost BackendNotReady"
     " BackendTimeout BackendUnreachable ContextOverflow LimitTooLarge ModelNotLoaded"

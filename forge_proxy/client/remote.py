@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forge_proxy.client.error_messages import describe_transport_error, error_code, error_message, read_json
 from forge_proxy.core.errors import ForgeError
 
 DEFAULT_URL = "http://127.0.0.1:8081"
-_SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] (.+)")
-_NO_TLS = ("WRONG_VERSION_NUMBER", "record layer failure")
-"""OpenSSL error texts for a server that speaks plain HTTP."""
 _CONNECT_SECONDS = 10.0
 _SECONDS = 600.0
 """Switching a budget may reload a model, which takes minutes."""
@@ -26,6 +22,8 @@ _SILENCE_SECONDS = 120.0
 _MAX_AWAY_SECONDS = 60.0
 """Seconds for which an event stream waits for a daemon that is unreachable."""
 _RECONNECT_SECONDS = 1.0
+_LATE_SECONDS = 1.0
+"""By how much a stream with a time limit may exceed it."""
 _MAY_BE_ANOTHER = (401, 403, 404, 405, 501)
 """Statuses that other servers return for an unknown route or key."""
 
@@ -41,6 +39,10 @@ class DaemonError(ForgeError):
         super().__init__(message)
         self.status = status
         self.code = code
+
+
+class WaitTimeout(ForgeError, TimeoutError):
+    """What a program has waited for has not happened in time. Nothing was changed, and it may still happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class AdminClient:
                 raise self._no_daemon(exc) from exc
         if response.is_success:
             return response.json()
-        raise self._refusal(_json_of(response.text), response.status_code)
+        raise self._refusal(read_json(response.text), response.status_code)
 
     def download(self, path: str) -> Generator[bytes]:
         """Yield the content of a route in pieces. Raises `NoDaemon` or `DaemonError`."""
@@ -113,7 +115,7 @@ class AdminClient:
             with httpx.stream("GET", self.root + path, headers=self._headers, timeout=timeout) as response:
                 if not response.is_success:
                     response.read()
-                    raise self._refusal(_json_of(response.text), response.status_code)
+                    raise self._refusal(read_json(response.text), response.status_code)
                 yield from response.iter_bytes()
         except (httpx.TransportError, httpx.InvalidURL) as exc:
             raise self._no_daemon(exc) from exc
@@ -127,19 +129,22 @@ class AdminClient:
         *,
         after: int = 0,
         reconnects: bool = True,
+        seconds: float | None = None,
     ) -> Generator[SentEvent]:
         """Yield the server-sent events of an admin API route until the last one, reconnecting if the daemon restarts.
 
         `after` is the id of the event after which they begin.
         `on_loss` is called when the connection is lost; without `reconnects` the end of the stream is the end. An event
-        without an id has that of the event before. Raises like `admin`.
+        without an id has that of the event before. Raises like `admin`, and `WaitTimeout` after `seconds`.
         """
         import httpx
         from httpx_sse import EventSource, SSEError
 
         event, away_since, was_connected = None, math.inf, False
-        timeout = httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
         while event is None or not is_last(event):
+            is_late, silence = False, min(_SILENCE_SECONDS, _time_left(deadline))
+            timeout = httpx.Timeout(silence, connect=min(_CONNECT_SECONDS, silence))
             headers = {**self._headers, "Last-Event-ID": str(event.id if event else after)}
             failed: Exception = NoDaemon("the daemon closed the stream")
             try:
@@ -148,18 +153,23 @@ class AdminClient:
                 ) as answer:
                     if not answer.is_success:
                         answer.read()
-                        raise self._refusal(_json_of(answer.text), answer.status_code)
+                        raise self._refusal(read_json(answer.text), answer.status_code)
                     was_connected = True
                     for sent in EventSource(answer).iter_sse():
                         if sent.data:  # empty for a keepalive comment
                             event, away_since = SentEvent(int(sent.id or 0), sent.event, sent.json()), math.inf
                             yield event
+                        if is_late := _time_left(deadline) < silence - _LATE_SECONDS:
+                            break
+                if is_late:  # the timeout of a connection is fixed: the next one has a shorter one
+                    continue
                 if not reconnects:
                     return
             except SSEError as exc:  # no event stream
                 raise self._other_server() or self._no_admin_api() from exc
             except (httpx.TransportError, httpx.InvalidURL) as exc:
                 failed = exc
+            _time_left(deadline)
             if not was_connected or time.monotonic() > away_since + _MAX_AWAY_SECONDS:
                 raise self._no_daemon(failed) from failed
             if event is None or not is_last(event):
@@ -171,7 +181,7 @@ class AdminClient:
     def _refusal(self, content: Any, status: int) -> ForgeError:
         """Return the error for a failed request: the daemon's, or that another server answered."""
         other = self._other_server() if status in _MAY_BE_ANOTHER else None
-        return other or DaemonError(_error_message(content, status), status, _error_code(content))
+        return other or DaemonError(error_message(content, status), status, error_code(content))
 
     def _other_server(self) -> NoDaemon | None:
         """Return an error that names the server that answers, or None if it is a forge-proxy."""
@@ -206,6 +216,13 @@ class AdminClient:
         )
 
 
+def _time_left(deadline: float) -> float:
+    """Return the seconds until a time of `time.monotonic`. Raises `WaitTimeout` if there are none."""
+    if (left := deadline - time.monotonic()) <= 0:
+        raise WaitTimeout("it has not happened in time")
+    return left
+
+
 def _is_in_event_loop() -> bool:
     """Whether the current thread runs an event loop, in which no other can be run."""
     try:
@@ -213,37 +230,3 @@ def _is_in_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _json_of(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
-
-
-def describe_transport_error(exc: Exception) -> str:
-    """Describe a transport error, without the errno prefix."""
-    message = str(exc) or type(exc).__name__
-    if any(sign in message for sign in _NO_TLS):
-        return "the server there does not speak https"
-    if "missing an 'http://'" in message:
-        return "expected a URL such as http://127.0.0.1:8081"
-    error = _SYSTEM_ERROR.fullmatch(message)
-    return error[1].lower() if error else message[:1].lower() + message[1:]
-
-
-def _error_message(content: Any, status: int) -> str:
-    error = content.get("error") if isinstance(content, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if isinstance(error, dict) and "message" in error:
-        message = str(error["message"])  # pyright: ignore[reportUnknownArgumentType]
-        if status == 401:
-            message += "; set it with --key or FORGE_PROXY_KEY"
-        return message
-    return f"the daemon returned {status}"
-
-
-def _error_code(content: Any) -> str | None:
-    error = content.get("error") if isinstance(content, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    code = error.get("code") if isinstance(error, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return code if isinstance(code, str) else None

@@ -19,7 +19,7 @@ from forge_proxy.api.admin.task_models import (
     TaskSubmission,
     TaskSummary,
 )
-from forge_proxy.client.remote import DEFAULT_URL, AdminClient, SentEvent
+from forge_proxy.client.remote import DEFAULT_URL, AdminClient, SentEvent, WaitTimeout
 from forge_proxy.client.task_events import is_end, is_end_of_work
 from forge_proxy.core.jobs.records import JobStatus
 from forge_proxy.core.tasks.workspace import MergeMethod
@@ -29,7 +29,8 @@ _PAGE = 100
 
 
 class Tasks:
-    """The tasks of a running daemon. All methods block until the daemon has responded.
+    """The tasks of a running daemon. All methods block until the daemon has responded: an asynchronous program calls
+    them in threads (`asyncio.to_thread(tasks.wait, "cart-total")`), also several at the same time.
 
     They raise `NoDaemon` if no daemon responds, and `DaemonError` with the daemon's message if it rejects the request,
     for example with the status 404 if there is no such task, and 409 if its state does not permit the operation.
@@ -75,16 +76,22 @@ class Tasks:
         path, query = f"tasks/{quote(task_id, safe='')}/events", {"sub_tasks": sub_tasks}
         return self._remote.events(path, is_end, query, after=after)
 
-    def wait(self, task_id: str) -> TaskInfo:
+    def wait(self, task_id: str, *, timeout: float | None = None) -> TaskInfo:
         """Wait until a task waits for a person or has ended, and return its state then.
 
         `status` is then `requires_action` (its branch can be reviewed), `halted`, `completed`, `failed` or `cancelled`.
+        Raises `WaitTimeout` after `timeout` seconds. The task continues, and can be waited for again.
         """
         is_last = partial(is_end_of_work, latest=self.get(task_id).last_event)
-        with closing(self._remote.events(f"tasks/{quote(task_id, safe='')}/events", is_last)) as events:
-            for event in events:
-                if is_last(event):
-                    break
+        path = f"tasks/{quote(task_id, safe='')}/events"
+        try:
+            with closing(self._remote.events(path, is_last, seconds=timeout)) as events:
+                for event in events:
+                    if is_last(event):
+                        break
+        except WaitTimeout:
+            status = self.get(task_id).status
+            raise WaitTimeout(f"the task {task_id} is still {status} after {timeout:g} s; it continues") from None
         return self.get(task_id)
 
     def plan(self, task_id: str) -> TaskPlan:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forge_proxy import DaemonError, NoDaemon, TaskDefinition, Tasks, TaskSubmission
+from forge_proxy import DaemonError, NoDaemon, TaskDefinition, TaskInfo, Tasks, TaskSubmission, WaitTimeout
 from tests.system.test_tasks import AFTER, GENERATE, TaskPlace, open_place
 
 WRONG: dict[str, Any] = {
     "when": {"operation": "generate"},
     "respond": {"files": [{"path": "cart.py", "content": "x = undefined\n"}]},
 }
+
+
+async def wait_in_thread(tasks: Tasks, task_id: str) -> TaskInfo:
+    """Wait for a task as an asynchronous program does."""
+    return await asyncio.to_thread(tasks.wait, task_id, timeout=60)
 
 
 def submission(place: TaskPlace, task_id: str, **fields: Any) -> TaskSubmission:
@@ -29,7 +35,7 @@ def test_s_example_a_program_submits_reviews_and_merges_a_task(tmp_path: Path) -
         wanted = submission(place, "total")
         first = tasks.submit(wanted, idempotency_key="k")
         again = tasks.submit(wanted, idempotency_key="k")
-        waiting = tasks.wait("total")
+        waiting = asyncio.run(wait_in_thread(tasks, "total"))
 
         assert (first.id, again.id, waiting.status, waiting.output_files) == (
             "total", "total", "requires_action", ["cart.py"],
@@ -87,3 +93,14 @@ def test_s_example_a_program_decides_about_tasks_that_do_not_succeed(tmp_path: P
         ]  # fmt: skip
     with pytest.raises(NoDaemon, match="no daemon responds"):
         tasks.get("one")
+
+
+def test_s_example_a_program_stops_waiting_and_the_task_continues(tmp_path: Path) -> None:
+    with open_place(tmp_path, {**GENERATE, "fault": "silent", "times": 1}, GENERATE) as place, place.daemon() as proxy:
+        tasks = Tasks(proxy.url)
+        tasks.submit(submission(place, "one"))
+        with pytest.raises(WaitTimeout, match=r"one is still (queued|running) after 0\.5 s; it continues") as late:
+            tasks.wait("one", timeout=0.5)
+
+        assert isinstance(late.value, TimeoutError)
+        assert tasks.get("one").status in ("queued", "running")

@@ -14,7 +14,7 @@ from forge_proxy.cli.connect.questions import CheckReply, error_in, headers_for,
 from forge_proxy.cli.connect.setups import ClientConfigFile, DaemonAddress
 from forge_proxy.cli.connect.write import read_values
 from forge_proxy.cli.connect.written import READERS, ClientFile, Endpoint, IncompleteConfig
-from forge_proxy.client.remote import describe_transport_error
+from forge_proxy.client.error_messages import describe_transport_error
 from forge_proxy.core.errors import ForgeError
 
 if TYPE_CHECKING:
