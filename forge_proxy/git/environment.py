@@ -31,6 +31,7 @@ _SETTINGS = (
     ("credential.helper", ""),
     ("diff.renames", "true"),
     ("diff.noprefix", "false"),
+    ("diff.orderFile", _NONE),
     ("diff.mnemonicPrefix", "false"),
     ("gc.auto", "0"),
     ("i18n.commitEncoding", "UTF-8"),

@@ -1,12 +1,12 @@
-"""The folders of a worktree: whether the daemon may change them, and whether anything was created or deleted there."""
+"""The folders of a worktree: whether the daemon may change them, what was created there, and what is in the way."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 _Times: TypeAlias = tuple[int, int, int, int]
@@ -47,6 +47,25 @@ def make_removable(folder: Path) -> Folders:
         is_plain = is_plain and bool(listed)
         pending += [entry.path for entry in listed if entry.is_dir(follow_symlinks=False)]
     return Folders(found, is_plain)
+
+
+def find_obstacles(folder: Path, added: Sequence[str], deleted: Collection[str]) -> Sequence[str]:
+    """Return the files below a folder that are in the place of `added` ones. Those in `deleted` make way for them."""
+    found: set[str] = set()
+    for path in added:
+        parents = [parent.as_posix() for parent in PurePosixPath(path).parents][:-1]
+        found |= {one for one in parents if os.path.lexists(folder / one) and not _is_folder(folder / one)}
+        if _is_folder(folder / path):
+            found |= {
+                file.relative_to(folder).as_posix() for file in (folder / path).rglob("*") if not _is_folder(file)
+            }
+        elif os.path.lexists(folder / path):
+            found.add(path)
+    return sorted(found - {*deleted})
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _times_of(status: os.stat_result) -> _Times:

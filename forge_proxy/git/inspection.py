@@ -14,7 +14,7 @@ async def inspect_repository(repository: GitRepository, base: str | None) -> Rep
     endings are fine: tasks work on commits in worktrees of their own, which have all files. `git/files.py` rejects
     single files of submodules and LFS.
     """
-    current = await _current_branch(repository)
+    current = await _read_symbolic(repository, "HEAD")
     branch = base or current
     if branch is None:
         raise RepositoryUnusable(
@@ -22,6 +22,7 @@ async def inspect_repository(repository: GitRepository, base: str | None) -> Rep
         )
     if base is not None and not await _is_branch_name(repository, base):
         raise RepositoryUnusable(f"{base!r} is not a name of a branch; name the base branch as `git branch` prints it")
+    branch = await _read_symbolic(repository, f"refs/heads/{branch}") or branch  # a branch may be another name of one
     commit = await repository.branch_head(branch)
     if commit is None:
         raise RepositoryUnusable(await _explain_missing(repository, branch))
@@ -29,11 +30,13 @@ async def inspect_repository(repository: GitRepository, base: str | None) -> Rep
     return RepositoryState(str(repository.path), branch, commit)
 
 
-async def _current_branch(repository: GitRepository) -> str | None:
-    ended = await repository.git.run(
-        "symbolic-ref", "--quiet", "--short", "HEAD", place=repository.place, accept=(0, 1)
-    )
-    return ended.out.decode().strip() or None
+async def _read_symbolic(repository: GitRepository, name: str) -> str | None:
+    """Return the branch to which a symbolic reference leads; None if it is no such reference.
+
+    Git's own short names are longer if there is also a tag of the name.
+    """
+    ended = await repository.git.run("symbolic-ref", "--quiet", name, place=repository.place, accept=(0, 1, 128))
+    return ended.out.decode().strip().removeprefix("refs/heads/") or None
 
 
 async def _is_branch_name(repository: GitRepository, name: str) -> bool:

@@ -132,7 +132,7 @@ def read_loose_reference(git_dir: Path, reference: str) -> str | None:
 async def list_branches(repository: GitRepository, limit: int = 10) -> Sequence[str]:
     """Return the names of the branches that were changed last."""
     text = await repository.text(
-        "for-each-ref", f"--count={limit}", "--sort=-committerdate", "--format=%(refname:short)", "refs/heads"
+        "for-each-ref", f"--count={limit}", "--sort=-committerdate", "--format=%(refname:lstrip=2)", "refs/heads"
     )
     return text.splitlines()
 
@@ -140,10 +140,11 @@ async def list_branches(repository: GitRepository, limit: int = 10) -> Sequence[
 async def find_checkout(repository: GitRepository, branch: str) -> Path | None:
     """Return the folder in which a branch is checked out; None if there is none. A bare repository has no checkout."""
     listed = (await repository.git.run("worktree", "list", "--porcelain", "-z", place=repository.place)).out
-    for entry in listed.decode("utf-8", "surrogateescape").split("\0\0"):
+    for number, entry in enumerate(listed.decode("utf-8", "surrogateescape").split("\0\0")):
         lines = entry.split("\0")
         if f"branch refs/heads/{branch}" in lines and "bare" not in lines:
-            return Path(lines[0].removeprefix("worktree "))
+            # The first one is the main checkout. Git lists its git folder instead if that is in another place.
+            return Path(lines[0].removeprefix("worktree ")) if number else repository.path
     return None
 
 

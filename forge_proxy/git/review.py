@@ -6,12 +6,15 @@ from the commit that the person has seen, and then a checkout of it is updated.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from forge_proxy.core.tasks.errors import GitFailed, MergeConflict
 from forge_proxy.core.tasks.workspace import MergeMethod, MergeResult
+from forge_proxy.git.folders import find_obstacles
+from forge_proxy.git.output import split_output
 from forge_proxy.git.program import GitPlace
 from forge_proxy.git.repository import GitRepository, find_checkout
 
@@ -163,6 +166,21 @@ async def _check_clean(repository: GitRepository, checkout: GitPlace, approval: 
     if rehearsal.code:
         reason = rehearsal.err.decode("utf-8", "replace").strip().removeprefix("error: ")
         raise MergeConflict(f"the checkout at {checkout.work_tree} cannot be updated: {reason[:300]}")
+    await _check_ignored(repository, checkout, approval, tree)
+
+
+async def _check_ignored(repository: GitRepository, checkout: GitPlace, approval: Approval, tree: str) -> None:
+    """Raise `MergeConflict` if files that git ignores are in the way, which it would overwrite."""
+    words = "diff-tree", "-r", "--no-renames", "--name-only", "-z", approval.base_commit, tree
+    added, deleted = [
+        split_output((await repository.git.run(*words, f"--diff-filter={kind}", place=repository.place)).out)
+        for kind in "AD"
+    ]
+    if paths := await asyncio.to_thread(find_obstacles, checkout.work_tree or repository.path, added, {*deleted}):
+        raise MergeConflict(
+            f"the checkout at {checkout.work_tree} has files that git ignores in the place of new ones; move them",
+            paths[:_LISTED],
+        )
 
 
 async def _update_checkout(repository: GitRepository, checkout: GitPlace, approval: Approval, merged: str) -> None:

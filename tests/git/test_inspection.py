@@ -171,6 +171,44 @@ async def test_a_detached_head_needs_the_name_of_the_base_branch(tmp_path: Path)
     assert state.base_branch == "main"
 
 
+async def test_a_branch_is_found_beside_a_tag_of_its_name_and_under_another_name(tmp_path: Path) -> None:
+    repository = create_repository(tmp_path / "repo")
+    repository.git("tag", "main")
+    repository.git("symbolic-ref", "refs/heads/master", "refs/heads/main")
+    repositories = repositories_of(tmp_path, repository.path)
+
+    found = [(await repositories.inspect(str(repository.path), name, "t1")).base_branch for name in (None, "master")]
+
+    assert found == ["main", "main"]
+    assert "its branches: main, master" in await reason_of(tmp_path, repository.path, "other")
+
+
+@pytest.mark.parametrize("kind", ["separate git folder", "submodule"])
+async def test_a_checkout_whose_git_folder_is_in_another_place_works(kind: str, tmp_path: Path) -> None:
+    origin = create_repository(tmp_path / "origin")
+    path = tmp_path / "outer" / "sub"
+    if kind == "submodule":
+        outer = create_repository(tmp_path / "outer")
+        outer.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(origin.path), "sub")
+    else:
+        path.parent.mkdir()
+        origin.git("clone", "-q", "--separate-git-dir", str(tmp_path / "git"), ".", str(path))
+    repositories = repositories_of(tmp_path, path)
+
+    state = await repositories.inspect(str(path), None, "t1")
+    worktree = await repositories.create_worktree(state.path, "t1", state.base_commit)
+    await repositories.write(worktree, {"a.py": b"x = 2\n"})
+    commit = await repositories.commit(worktree, "change", state.base_commit)
+    merged = await repositories.merge(
+        state.path, worktree.branch, "main",
+        expected_head=commit, expected_base=state.base_commit, method="squash", message="Change",
+    )  # fmt: skip
+
+    assert merged.updated_checkout == str(path)
+    assert (path / "a.py").read_text() == "x = 2\n"
+    assert UserRepository(path).git("status", "--porcelain") == ""
+
+
 async def test_an_empty_repository_needs_a_commit(tmp_path: Path) -> None:
     repository = create_repository(tmp_path / "repo", {})
 

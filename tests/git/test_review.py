@@ -170,6 +170,32 @@ async def test_d7_an_untracked_file_of_the_user_is_not_overwritten(review: Revie
     assert review.repository.head("main") == review.base
 
 
+@pytest.mark.parametrize(("mine", "new"), [("x.env", "x.env"), ("x.env/mine.env", "x.env"), ("x.env", "x.env/new.py")])
+async def test_d7_a_file_that_git_ignores_is_not_overwritten(mine: str, new: str, review: Review) -> None:
+    (review.repository.path / ".git" / "info" / "exclude").write_text("*.env\n")
+    (review.repository.path / mine).parent.mkdir(exist_ok=True)
+    (review.repository.path / mine).write_text("mine\n")
+    await review.repositories.write(review.worktree, {new: b"z = 2\n"})
+    review.head = await review.repositories.commit(review.worktree, "three", review.head, [new])
+
+    with pytest.raises(MergeConflict, match=r"files that git ignores|cannot be updated"):
+        await review.approve("merge")
+
+    assert (review.repository.path / mine).read_text() == "mine\n"
+    assert review.repository.head("main") == review.base
+
+
+async def test_a_folder_takes_the_place_of_a_file_that_the_task_has_deleted(review: Review) -> None:
+    (Path(review.worktree.path) / "b.py").unlink()
+    await review.repositories.write(review.worktree, {"b.py/c.py": b"z = 2\n"})
+    review.head = await review.repositories.commit(review.worktree, "three", review.head, ["b.py/c.py"])
+
+    await review.approve("merge")
+
+    assert (review.repository.path / "b.py" / "c.py").read_text() == "z = 2\n"
+    assert review.repository.git("status", "--porcelain") == ""
+
+
 async def test_an_untracked_file_that_the_task_does_not_touch_is_no_obstacle(review: Review) -> None:
     (review.repository.path / "notes.txt").write_text("mine\n")
 
