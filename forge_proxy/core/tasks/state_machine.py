@@ -172,5 +172,7 @@ def _retry_from(progress: TaskProgress, step: int) -> tuple[TaskProgress, Decisi
         raise HappeningUnexpected(f"there is no step {step + 1}; the task has {progress.step_count}")
     if progress.is_planned and progress.plan is None:
         return _continue(progress, "retry")
+    if step > len(progress.commits):
+        raise HappeningUnexpected(f"step {step + 1} comes after step {len(progress.commits) + 1}, which has not ended")
     after = replace(progress, stage="steps", step=step, attempt=1, violations=0, commits=progress.commits[:step])
     return _begin_step(after, "head")

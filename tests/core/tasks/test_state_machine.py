@@ -197,6 +197,16 @@ def test_a_retry_from_a_step_keeps_the_commits_before_it() -> None:
         advance(progress, RetryRequested(2))
 
 
+def test_d23_a_retry_begins_with_no_step_after_one_that_has_failed() -> None:
+    progress, _ = planned(False, False, False)
+    progress, _ = advance(progress, AttemptSucceeded("c1"))
+    progress, _ = advance(progress, AttemptImpossible("?"))
+
+    with pytest.raises(HappeningUnexpected, match="step 3 comes after step 2, which has not ended"):
+        advance(progress, RetryRequested(2))
+    assert advance(progress, RetryRequested(1))[1] == StartAttempt("head")
+
+
 def test_an_outcome_after_the_end_is_a_fault_of_the_caller() -> None:
     progress, _ = advance(TaskProgress.begin(is_planned=False, max_attempts=2), AttemptSucceeded("c1"))
 
