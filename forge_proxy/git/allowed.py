@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from forge_proxy.core.tasks.errors import RepositoryUnusable
+
 _READER = TypeAdapter(list[Path])
 
 
@@ -18,8 +20,12 @@ class AllowedRepositories:
         self._file = file
 
     def allow(self, path: Path) -> Path:
-        """Record a repository and return its path without symlinks. Raises `OSError`."""
+        """Record a repository and return its path without symlinks. Raises `RepositoryUnusable` and `OSError`."""
         top = path.expanduser().resolve()
+        if not top.is_dir():
+            raise RepositoryUnusable(f"{top}: there is no such folder")
+        if not (top / ".git").exists():  # a file in further worktrees
+            raise RepositoryUnusable(f"{top}: not the top folder of a git repository with a checkout; name that folder")
         recorded = self._read()
         if top not in recorded:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -78,6 +78,8 @@ class TaskService:
         """
         if notify_url is not None:
             self._check_notify_url(notify_url)
+        if not wanted.repository.startswith("/"):
+            raise InvalidRequest("repository", "expected an absolute path")
         claim = None if key is None else IdempotencyClaim(f"task:{key}", _digest_of(wanted))
         _check_paths(wanted.task, self._deps.config.protected)
         if wanted.task.task_id is not None and (fault := find_part_fault(wanted.task.task_id)):

@@ -299,3 +299,12 @@ async def test_a_git_that_is_missing_or_too_old_is_reported(tmp_path: Path) -> N
         await GitProgram(AUTHOR, program=str(old)).run("status")
     with pytest.raises(GitFailed, match="was not found"):
         await GitProgram(AUTHOR, program="no-such-git").run("status")
+
+
+@pytest.mark.parametrize(("name", "reason"), [("none", "no such folder"), ("plain", "not the top folder of a git rep")])
+def test_only_repositories_can_be_allowed(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(RepositoryUnusable, match=reason):
+        AllowedRepositories((), tmp_path / "allowed.json").allow(tmp_path / name)
+
+    assert not (tmp_path / "allowed.json").exists()

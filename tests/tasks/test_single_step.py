@@ -11,6 +11,7 @@ import pytest
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.tasks.errors import RepositoryUnusable
 from forge_proxy.core.tasks.findings import Baseline, ValidationResult
+from forge_proxy.core.tasks.models import ForgeTaskInput
 from forge_proxy.core.tasks.workspace import MergeMethod
 from forge_proxy.tasks.errors import TaskConflict
 from forge_proxy.tasks.ports import CheckRequest
@@ -306,3 +307,10 @@ async def test_d7_an_approval_after_a_crash_between_the_merge_and_its_record_mov
         assert world.repository.head() == merged
         assert world.repository.git("status", "--porcelain") == ""
         assert (done.state.result and done.state.result.status, done.state.approver) == ("merged", "ada")
+
+
+async def test_s_core_a_repository_is_an_absolute_path(folder: Path) -> None:
+    async with open_world(folder, GOOD) as world:
+        wanted = {"task": {"description": "Add a total."}, "repository": "shop"}
+        with pytest.raises(InvalidRequest, match="repository: expected an absolute path"):
+            await world.tasks.submit(ForgeTaskInput.model_validate(wanted))
