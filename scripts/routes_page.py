@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from forge_proxy import ProxyServer
-from forge_proxy.settings import given
+from forge_proxy.settings import build_settings
 from scripts.markdown import NOTICE, code, sentence, table
 
 _INTRO = """
@@ -45,7 +45,7 @@ def render_routes() -> str:
 def _describe() -> dict[str, Any]:
     """Return the `/openapi.json` of a daemon. Its own empty store keeps it from resuming the user's runs."""
     with TemporaryDirectory() as folder:
-        settings = given({"store": {"url": f"sqlite+aiosqlite:///{folder}/runs.db"}})
+        settings = build_settings({"store": {"url": f"sqlite+aiosqlite:///{folder}/runs.db"}})
         with ProxyServer(settings, backend="embedded", port=0) as proxy:
             return httpx.get(f"{proxy.url.removesuffix('/v1')}/openapi.json", timeout=60).raise_for_status().json()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import forge_proxy
+from forge_proxy import settings
 from forge_proxy.core.errors import ForgeError
 from tests.folding import folded
 
@@ -163,6 +164,11 @@ def test_all_names_are_listed_for_star_imports() -> None:
 def test_a_name_of_before_works_with_a_warning(old: str, present: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"forge_proxy.{old} is now {present}"):
         assert getattr(forge_proxy, old) is getattr(forge_proxy, present)
+
+
+def test_the_former_name_of_build_settings_works_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match=r"settings\.given is now build_settings; the old name ends with 0\.3"):
+        assert settings.given({"server": {"port": 8082}}).server.port == 8082
 
 
 def test_renamed_attributes_of_the_python_api_still_work_with_a_warning() -> None:

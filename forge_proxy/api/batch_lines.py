@@ -35,7 +35,7 @@ class BatchLineExecutor:
         self.endpoints: Collection[str] = ()
 
     def attach(self, app: FastAPI, endpoints: Collection[str], limit: int, memory: MemoryBudget) -> None:
-        """Send requests to `app`, with bodies of at most `limit` bytes that are charged to `memory`."""
+        """Set the application, the largest body in bytes, and the budget to which bodies are charged."""
         self._app = app
         self.endpoints = endpoints
         self._limited = BodyLimitMiddleware(app.router, limit, memory)

@@ -51,7 +51,7 @@ _SCHEMAS: dict[str, Any] = {
             object_schema("A tool.", ["type"], type=string("", "function", "custom"), function=_FUNCTION),
         ),
         tool_choice={
-            "description": "none, auto, required, or an object that names one or several tools; always enforced.",
+            "description": "`none`, `auto`, `required`, or an object that names one or several tools; always enforced.",
             "type": ["string", "object"],
         },
         parallel_tool_calls={"type": "boolean", "description": "Whether one response may hold several calls."},

@@ -75,7 +75,7 @@ _BODY = {"required": True, "content": {"application/json": {"schema": {"$ref": "
 _ENGINE_ERRORS = error_responses(400, 401, 403, 404, 408, 413, 415, 429, 502, 503, 504)
 
 
-def _answered(name: str, summary: str, schema: str, description: str) -> dict[str, Any]:
+def _describe_post(name: str, summary: str, schema: str, description: str) -> dict[str, Any]:
     body = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}Request"}}}
     response = json_response(f"{schema}Response", "Lines of JSON, or one object with `stream: false`.", **_NDJSON)
     return {"post": {
@@ -94,14 +94,14 @@ def _operation(name: str, summary: str, *statuses: int, has_body: bool = True) -
 
 
 CHAT_PATHS = {
-    "/api/chat": _answered(
+    "/api/chat": _describe_post(
         "ollama_chat", "Chat, in Ollama's format", "OllamaChat",
         "Like `/v1/chat/completions`. The last line has `x-forge-outcome`, `x-forge-attempts` and "
         "`x-forge-interventions` if the response was guarded.",
     )
 }  # fmt: skip
 GENERATE_PATHS = {
-    "/api/generate": _answered("ollama_generate", "Respond to a prompt, in Ollama's format", "OllamaGenerate", "")
+    "/api/generate": _describe_post("ollama_generate", "Respond to a prompt, in Ollama's format", "OllamaGenerate", "")
 }
 _MODEL_SERVER = (502, 503, 504)
 _ADMINISTRATION = (501, *_MODEL_SERVER)

@@ -200,6 +200,6 @@ RELAY_PATHS: dict[str, Any] = {
     **{path: _describe("get", path.strip("/"), summary) for path, summary in STATE_ROUTES.items()},
 }
 RELAY_PATHS[f"{AUDIO}/{{route}}"]["post"]["parameters"] = [
-    {"name": "route", "in": "path", "required": True, "description": "speech, transcriptions or translations.",
+    {"name": "route", "in": "path", "required": True, "description": "`speech`, `transcriptions` or `translations`.",
      "schema": {"type": "string", "minLength": 1}},
 ]  # fmt: skip

@@ -119,7 +119,7 @@ class ResponseStorage:
 
         Raises `ResponseNotFound` or `MemoryFull`.
         """
-        charge = _charging(memory)
+        charge = _make_charge(memory)
         store, now = await self._store_with(response_id), self.now()
         stored = await self.run(store.get(response_id, owner, now))
         earlier: Sequence[StoredItem] = ()
@@ -135,7 +135,7 @@ class ResponseStorage:
 
     async def conversation_items(self, conversation_id: str, owner: str, memory: RequestMemory) -> list[JsonObject]:
         """Return all items of a conversation, oldest first. Raises `InvalidRequest` or `MemoryFull`."""
-        store, charge = await self._store(), _charging(memory)
+        store, charge = await self._store(), _make_charge(memory)
         read = store.read_conversation(conversation_id, owner, self.now(), MAX_CONVERSATION, charge)
         return await _parse(await self.run(read))
 
@@ -158,7 +158,7 @@ class ResponseStorage:
         if self._open_store is None:
             reject_links(previous, conversation)
             return resolve_references(body, {}), (), 0
-        store, now, charge, size = await self._store(), self.now(), _charging(memory), 0
+        store, now, charge, size = await self._store(), self.now(), _make_charge(memory), 0
         if references:
             found = await self.run(store.read_items(references, owner, now, MAX_CONVERSATION, charge))
             size = sum(len(found[name].data) for name in references if name in found)
@@ -206,7 +206,7 @@ class ResponseStorage:
         return await self._open_store()
 
 
-def _charging(memory: RequestMemory) -> Callable[[int], None]:
+def _make_charge(memory: RequestMemory) -> Callable[[int], None]:
     """Return a function that charges stored items by the bytes that their text has."""
     return lambda size: memory.take(_COPIES * size)
 

@@ -27,11 +27,12 @@ SCHEMAS: dict[str, Any] = {
         input={"description": "Text, or a list of items.", "type": ["string", "array"]},
         instructions={"description": "The first system message.", "type": ["string", "null"]},
         tools=array(
-            "function, custom, namespace, local_shell, shell, apply_patch and tool_search; hosted tools are dropped.",
+            "Of the types `function`, `custom`, `namespace`, `local_shell`, `shell`, `apply_patch` and `tool_search`; "
+            "hosted tools are dropped.",
             object_schema("A tool.", ["type"], type=string("")),
         ),
         tool_choice={
-            "description": "none, auto, required, or an object that names one or several tools; always enforced.",
+            "description": "`none`, `auto`, `required`, or an object that names one or several tools; always enforced.",
             "type": ["string", "object"],
         },
         parallel_tool_calls={"type": "boolean", "description": "Whether one response may hold several calls."},
@@ -40,7 +41,7 @@ SCHEMAS: dict[str, Any] = {
         temperature={"type": "number"}, top_p={"type": "number"},
         text=object_schema("`format`: text, json_object or json_schema.", []),
         reasoning=object_schema("`effort`, and `summary` to receive the reasoning as a summary.", []),
-        include=array("reasoning.encrypted_content, message.output_text.logprobs.", string("")),
+        include=array("Supported: `reasoning.encrypted_content`, `message.output_text.logprobs`.", string("")),
         store={"type": "boolean", "description": "Whether the response is stored; store.responses sets the default."},
         previous_response_id={"type": ["string", "null"], "description": "A stored response to continue."},
         conversation={"type": ["string", "object", "null"], "description": "A conversation to continue or to begin."},

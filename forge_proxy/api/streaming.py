@@ -111,7 +111,7 @@ class StreamingAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream the response until it ends or the client disconnects."""
         try:
-            async with cancel_on_disconnect(receive), self._kept_alive(send):
+            async with cancel_on_disconnect(receive), self._keep_alive_during(send):
                 await self._run(send)
         except ForgeError as error:
             classified = classify(error)
@@ -178,7 +178,7 @@ class StreamingAnswer(Response):
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
 
     @asynccontextmanager
-    async def _kept_alive(self, send: Send) -> AsyncGenerator[None]:
+    async def _keep_alive_during(self, send: Send) -> AsyncGenerator[None]:
         """Keep the connection alive inside the context. Most responses end before this starts a task."""
         tasks: list[asyncio.Task[None]] = []
         timer = asyncio.get_running_loop().call_later(

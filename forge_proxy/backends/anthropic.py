@@ -222,7 +222,7 @@ class AnthropicMessages:
         if fault is not None:
             if isinstance(fault, TooLarge) or fault.error is None:
                 raise to_fault(self.url, fault, self._max_response) from fault
-            raise decode_error(self.url, _status_in(fault.error), fault.error, {}).inside_response() from fault
+            raise decode_error(self.url, _status_in(fault.error), fault.error, {}).mark_inside_response() from fault
         if reader.is_done and not reader.has_finish_reason:
             raise BackendBroke(self.url, "the stream ended before a response began")
 

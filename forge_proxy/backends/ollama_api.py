@@ -79,7 +79,7 @@ class OllamaApi:
     def fault(self, fault: UnreadableResponse | TooLarge) -> BackendFault:
         """Return the error for an unreadable line: the server's own error, or a malformed response."""
         if isinstance(fault, UnreadableResponse) and fault.error is not None:
-            return decode_ollama_error(self.url, find_status(fault.error), fault.error).inside_response()
+            return decode_ollama_error(self.url, find_status(fault.error), fault.error).mark_inside_response()
         return to_fault(self.url, fault, self.max_response)
 
     async def _exchange(self, method: str, route: str, body: bytes | None, seconds: float | None) -> Json:

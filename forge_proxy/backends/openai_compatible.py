@@ -196,14 +196,14 @@ class OpenAICompatible:
     def _check(self, reader: ChatStreamReader) -> None:
         """Raise a `BackendFault` if the response is unreadable or ended before it began."""
         if reader.fault is not None:
-            raise self._unreadable(reader.fault) from reader.fault
+            raise self._convert_unreadable(reader.fault) from reader.fault
         if reader.is_done and not reader.has_begun:
             raise BackendBroke(self.url, "the stream ended before a response began")
 
-    def _unreadable(self, fault: UnreadableResponse | TooLarge) -> BackendFault:
+    def _convert_unreadable(self, fault: UnreadableResponse | TooLarge) -> BackendFault:
         """Return the error for an unreadable response: the server's own error, or a malformed response."""
         if isinstance(fault, UnreadableResponse) and fault.error is not None:
-            return decode_error(self.url, _status_in(fault.error), fault.error, {}).inside_response()
+            return decode_error(self.url, _status_in(fault.error), fault.error, {}).mark_inside_response()
         return to_fault(self.url, fault, self._max_response)
 
     async def _error(self, response: HttpResponse) -> BackendFault:

@@ -28,21 +28,21 @@ class Ruff:
 
     def lint(self, files: Sequence[str]) -> Sequence[str]:
         """Return the command that lints files."""
-        return [*self._words("check"), "--output-format", "json", "--no-fix", *_listed(files)]
+        return [*self._build_command("check"), "--output-format", "json", "--no-fix", *_build_file_arguments(files)]
 
     def check_format(self, files: Sequence[str]) -> Sequence[str]:
         """Return the command that reports files that are not formatted."""
-        return [*self._words("format"), "--check", *_listed(files)]
+        return [*self._build_command("format"), "--check", *_build_file_arguments(files)]
 
     def fix(self, files: Sequence[str]) -> Sequence[str]:
         """Return the command that applies safe fixes to files."""
-        return [*self._words("check"), "--fix", "--exit-zero", "--quiet", *_listed(files)]
+        return [*self._build_command("check"), "--fix", "--exit-zero", "--quiet", *_build_file_arguments(files)]
 
     def format(self, files: Sequence[str]) -> Sequence[str]:
         """Return the command that formats files."""
-        return [*self._words("format"), "--quiet", *_listed(files)]
+        return [*self._build_command("format"), "--quiet", *_build_file_arguments(files)]
 
-    def _words(self, command: str) -> Sequence[str]:
+    def _build_command(self, command: str) -> Sequence[str]:
         return [str(self.program), command, "--config", self.settings, "--no-cache", "--force-exclude"]
 
 
@@ -79,6 +79,6 @@ def _has_settings(path: str, content: bytes) -> bool:
         return False
 
 
-def _listed(files: Sequence[str]) -> Sequence[str]:
+def _build_file_arguments(files: Sequence[str]) -> Sequence[str]:
     """Return the arguments that name files, also of those that begin with a hyphen."""
     return ["--", *files]

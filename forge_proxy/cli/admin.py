@@ -101,7 +101,7 @@ def reload(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> Non
 
 budget = typer.Typer(name="budget", help="The context budget of requests: show, set.")
 backend = typer.Typer(name="backend", help="The model server: show, start, stop, restart, model, logs.")
-compaction = typer.Typer(name="compaction", help="How long histories are compacted: show, set, preview.")
+compaction = typer.Typer(name="compaction", help="Compaction of long histories: show, set, preview.")
 guardrails = typer.Typer(name="guardrails", help="The guardrails: show, set.")
 
 
@@ -133,8 +133,10 @@ def _show_it(  # pyright: ignore[reportUnusedFunction]
 @budget.command("set")
 def set_budget(
     context: typer.Context,
-    mode: Annotated[str, typer.Argument(help="backend, manual, forge-full or forge-fast.")],
-    tokens: Annotated[int | None, typer.Option("--tokens", help="The number of tokens, with manual.")] = None,
+    mode: Annotated[str, typer.Argument(help="The mode: backend, manual, forge-full or forge-fast.")],
+    tokens: Annotated[
+        int | None, typer.Option("--tokens", help="The number of tokens; only for the mode manual.")
+    ] = None,
     overflow: Annotated[
         str | None, typer.Option("--overflow", help="What to do with longer prompts: reject, forward or compact.")
     ] = None,
@@ -199,7 +201,9 @@ def logs(
 @guardrails.command("set")
 def set_guardrails(
     context: typer.Context,
-    changes: Annotated[list[str], typer.Argument(help="Such as rescue=off, max_retries=1 or text_responses=accept.")],
+    changes: Annotated[
+        list[str], typer.Argument(help="Settings, such as rescue=off, max_retries=1 or text_responses=accept.")
+    ],
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
@@ -220,12 +224,14 @@ def set_guardrails(
 @compaction.command("set")
 def set_compaction(
     context: typer.Context,
-    changes: Annotated[list[str], typer.Argument(help="Such as strategy=sliding, threshold=0.6 or keep_recent=3.")],
+    changes: Annotated[
+        list[str], typer.Argument(help="Settings, such as strategy=sliding, threshold=0.6 or keep_recent=3.")
+    ],
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """Change the compaction, from the next request on."""
+    """Change settings of compaction, from the next request on."""
     options = inherit_options(context, url, key, json)
     policy = options.remote.admin("GET", "compaction")["policy"]
     show(

@@ -146,10 +146,10 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         yield name, ", ".join(map(str, value)) or "none"  # pyright: ignore[reportUnknownArgumentType]
     else:
-        yield name, _word(value)
+        yield name, _format_value(value)
 
 
-def _word(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return "none" if value is None else str(value)

@@ -39,7 +39,9 @@ def submit(
     follow: Annotated[bool, typer.Option("--watch", help="Print its events until it ends.")] = False,
     idempotency_key: Annotated[
         str | None,
-        typer.Option("--idempotency-key", metavar="KEY", help="A second submission with it returns the first run."),
+        typer.Option(
+            "--idempotency-key", metavar="KEY", help="A second submission with this key returns the first run."
+        ),
     ] = None,
     once: Annotated[str | None, typer.Option("--once", metavar="KEY", hidden=True)] = None,
     url: OwnUrl = None,

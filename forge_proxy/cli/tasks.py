@@ -50,7 +50,9 @@ After = Annotated[
     list[str] | None, typer.Option("--after", metavar="ID", help="A task that has to be merged before. Repeatable.")
 ]
 Planned = Annotated[bool, typer.Option("--plan", help="Make a plan with several steps first.")]
-Mode = Annotated[str, typer.Option("--mode", help="sync, or batch: each call is a batch of one line.")]
+Mode = Annotated[
+    str, typer.Option("--mode", help="The mode of calls: sync, or batch (each call is a batch of one line).")
+]
 Domain = Annotated[str, typer.Option("--domain", help="The kind of work, such as documentation.")]
 Attempts = Annotated[int, typer.Option("--attempts", help="Attempts of each step.")]
 
@@ -62,7 +64,7 @@ class TaskDidNotSucceed(ForgeError):
 list_by_default(tasks, lambda options: _list(options, 20, None))
 
 
-def _submitting(then: Callable[[CommandOptions, dict[str, Any]], None]) -> Callable[..., None]:
+def _make_submit_command(then: Callable[[CommandOptions, dict[str, Any]], None]) -> Callable[..., None]:
     """Return a command that submits a task, and then calls `then` with it."""
 
     def command(
@@ -106,8 +108,8 @@ def _submit(options: CommandOptions, task: dict[str, Any]) -> None:
     show(task, as_json=True) if options.as_json else print(task["id"])
 
 
-tasks.command("run")(_submitting(_run))
-tasks.command("submit")(_submitting(_submit))
+tasks.command("run")(_make_submit_command(_run))
+tasks.command("submit")(_make_submit_command(_submit))
 
 
 @tasks.command()
@@ -207,7 +209,7 @@ def diff(context: typer.Context, task_id: TaskId, url: OwnUrl = None, key: OwnKe
 def approve(
     context: typer.Context,
     task_id: TaskId,
-    method: Annotated[str, typer.Option("--method", help="merge, squash or rebase.")] = "merge",
+    method: Annotated[str, typer.Option("--method", help="The method: merge, squash or rebase.")] = "merge",
     head: Annotated[
         str | None, typer.Option("--head", help="The commit that was reviewed; fails if it changed.")
     ] = None,
@@ -250,7 +252,7 @@ def reject(
 def answer(
     context: typer.Context,
     task_id: TaskId,
-    what: Annotated[str, typer.Argument(metavar="ANSWER", help="retry, skip (the step), or stop (the task).")],
+    what: Annotated[str, typer.Argument(metavar="ANSWER", help="One of retry, skip (the step) and stop (the task).")],
     note: Annotated[
         str, typer.Option("--note", help="Instructions for the model, part of the prompt of the next attempt.")
     ] = "",

@@ -135,7 +135,7 @@ class BackendError(BackendFault):
         self.body = body
         self.headers = dict(headers or {})
 
-    def inside_response(self) -> BackendError:
+    def mark_inside_response(self) -> BackendError:
         """Mark the error as sent inside a response with status 200, which clients cannot retry by status.
 
         Subclasses describe a problem of the request or the model, which a retry does not solve.

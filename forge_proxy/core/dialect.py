@@ -92,7 +92,7 @@ class Dialect:
         }
         return tuple(words for words, holds in changes.items() if holds)
 
-    def avoiding(self, need: UnsupportedFeature) -> Dialect:
+    def avoid(self, need: UnsupportedFeature) -> Dialect:
         """Return the dialect that avoids one more unsupported feature; unchanged if it already does."""
         first = "first" if self.system == "anywhere" else self.system
         match need:

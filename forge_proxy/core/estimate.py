@@ -87,7 +87,7 @@ class Calibration:
         """Build a calibration from one prompt with a certain count, without bounds on the ratio."""
         return cls(counted / max(1, estimated), 1)
 
-    def updated(self, estimated: int, reported: int) -> Calibration:
+    def update(self, estimated: int, reported: int) -> Calibration:
         """Return the calibration updated by one prompt.
 
         The first ratio is adopted, later ones move it halfway. A ratio below 0.5 is ignored, one above 8 counts as 8.

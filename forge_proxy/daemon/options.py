@@ -11,7 +11,7 @@ from forge_proxy.backends.llama_server.launch import CacheType
 from forge_proxy.backends.selection import SelectedBackend
 from forge_proxy.core.budget import BudgetMode
 from forge_proxy.core.dialect import ToolMode
-from forge_proxy.settings import Settings, SettingsError, given
+from forge_proxy.settings import Settings, SettingsError, build_settings
 
 
 class BackendOptions(TypedDict, total=False):
@@ -84,7 +84,7 @@ class ProxyOptions(BackendOptions, total=False):
     """0 selects a free port."""
 
 
-def build_settings(options: Mapping[str, Any], under: Settings | None, known: type[BackendOptions]) -> Settings:
+def apply_options(options: Mapping[str, Any], under: Settings | None, known: type[BackendOptions]) -> Settings:
     """Return the settings `under`, overridden by the arguments. The environment is not read.
 
     Raises `TypeError` for an unknown argument and `SettingsError` for an invalid value.
@@ -97,7 +97,7 @@ def build_settings(options: Mapping[str, Any], under: Settings | None, known: ty
             for path in _SETTINGS[name]:
                 _put(values, path.split("."), _CONVERTERS.get(name, lambda same: same)(value))
     try:
-        return given(values)
+        return build_settings(values)
     except SettingsError as error:
         raise SettingsError("\n".join(map(_by_argument, str(error).splitlines()))) from error
 

@@ -16,7 +16,7 @@ from typing import Self, Unpack
 from forge_proxy.api.server import address, listen
 from forge_proxy.backends.selection import refuse_contradictions
 from forge_proxy.daemon.app import build
-from forge_proxy.daemon.options import ProxyOptions, build_settings, refuse_unsupported
+from forge_proxy.daemon.options import ProxyOptions, apply_options, refuse_unsupported
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 
@@ -32,7 +32,7 @@ class ProxyServer:
     """
 
     def __init__(self, settings: Settings | None = None, **options: Unpack[ProxyOptions]) -> None:
-        self.settings = build_settings(options, settings, ProxyOptions)
+        self.settings = apply_options(options, settings, ProxyOptions)
         refuse_contradictions(self.settings.backend, self.settings.models)
         self._options = options
         self._running: _Running | None = None

@@ -20,7 +20,7 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.daemon.app import log_backend, observe_in_next_iteration
 from forge_proxy.daemon.container import EngineAssembly, assemble
 from forge_proxy.daemon.managed_server import ManagedServerControl
-from forge_proxy.daemon.options import BackendOptions, build_settings, refuse_unsupported
+from forge_proxy.daemon.options import BackendOptions, apply_options, refuse_unsupported
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 from forge_proxy.workflows.context import CompactEvent, ContextManager
@@ -65,7 +65,7 @@ async def setup_backend(
     server is unavailable, `BudgetResolutionError` if the context window is unknown, and `UnsupportedModelError` if no
     sampling parameters are recommended for the model.
     """
-    resolved = build_settings(options, settings, BackendOptions)
+    resolved = apply_options(options, settings, BackendOptions)
     log = logs.build_standard_logger()
     async with assemble(resolved, observe_in_next_iteration(logs.LogObserver(log))) as parts:
         refuse_unsupported(options, parts.choice)

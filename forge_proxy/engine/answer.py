@@ -197,7 +197,7 @@ class Engine:
                 async for event in events:
                     if isinstance(event, Report):
                         done, event = True, event.with_dropped(request)
-                        record = session.finish(recorder.answered(event, slot.queued))
+                        record = session.finish(recorder.finish_answered(event, slot.queued))
                         self._observe(RequestAnswered(record, event))
                         self.active.remove(recorder)
                     elif isinstance(event, Chunk) and event.progress is None:
@@ -209,12 +209,12 @@ class Engine:
             if done:  # cancelled while its end was being sent
                 raise
             done = True
-            failed = recorder.failed(summary_of(error, request), slot.queued)
+            failed = recorder.finish_failed(summary_of(error, request), slot.queued)
             self._observe(RequestFailed(session.finish(failed)))
             raise
         finally:
             if not done:
-                self._observe(RequestAbandoned(session.finish(recorder.abandoned(slot.queued))))
+                self._observe(RequestAbandoned(session.finish(recorder.finish_abandoned(slot.queued))))
 
     async def measure(self, request: ChatRequest) -> PromptSize:
         """Return the size of a request's prompt, estimated if the backend cannot count. Raises `UnknownModel`."""
@@ -256,7 +256,7 @@ class Engine:
             raise
         finally:
             if self._tracer is not None:
-                self._tracer.end_model_call(run_id, recorder.ended_attempt(error, session.slot.queued))
+                self._tracer.end_model_call(run_id, recorder.finish_attempt(error, session.slot.queued))
 
     async def stream_unguarded(
         self, request: ChatRequest, *, request_id: str, client: str = ""

@@ -104,7 +104,7 @@ class AttemptRunner:
         if self._room is not None and all(request.body.get(name) is None for name in LIMITS):
             request = replace(request, body={**request.body, "max_tokens": self._room}, limit=self._room)
         if self.turn.faults:
-            request = self._cooled(request)
+            request = self._lower_temperature(request)
         required = self._constrained_tools() if self.turn.may_be_constrained else ()
         # llama-server rejects logprobs in a stream with tools, but returns them in a non-streaming response.
         stream = request.stream or not request.body.get("logprobs")
@@ -140,7 +140,7 @@ class AttemptRunner:
         is_greedy = call.request.body.get("temperature") == 0
         return not (self._raw or is_greedy or self._request.choices > 1)
 
-    def _cooled(self, request: ChatRequest) -> ChatRequest:
+    def _lower_temperature(self, request: ChatRequest) -> ChatRequest:
         """Return the request of a retry, colder than the first attempt if the client leaves the temperature open."""
         turn = self.turn
         temperature = turn.policy.coldest_retry

@@ -68,7 +68,7 @@ class CompatibleBackend:
                     raise
                 call = replace(call, room=refusal.room or 0)
             except BackendError as refusal:
-                rewritten = None if begun else await self._rewritten(call, refusal)
+                rewritten = None if begun else await self._rewrite(call, refusal)
                 if rewritten is None:
                     raise
                 call = rewritten
@@ -119,7 +119,7 @@ class CompatibleBackend:
             return replace(call, required_tools=(), constraint="none")
         return replace(call, constraint=constraint)
 
-    async def _rewritten(self, call: ModelCall, refusal: BackendError) -> ModelCall | None:
+    async def _rewrite(self, call: ModelCall, refusal: BackendError) -> ModelCall | None:
         """Return the call in a dialect that avoids the reason of the refusal; None if there is none.
 
         The caller raises the refusal: raised here, it would refer to itself by this frame. Raises `ToolsRejected`.
@@ -135,7 +135,7 @@ class CompatibleBackend:
             return None
         if refusal.need.is_about_tools and not call.request.body.get("tools"):
             return None
-        dialect = call.dialect.avoiding(refusal.need)
+        dialect = call.dialect.avoid(refusal.need)
         if dialect != call.dialect:
             return replace(call, dialect=dialect)
         if refusal.need is not UnsupportedFeature.PLAIN_SCHEMAS:

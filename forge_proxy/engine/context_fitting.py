@@ -130,7 +130,7 @@ class ContextFitter:
         known = self._calibrations.get(call.model.served)
         tokens = usage.get("prompt_tokens") if usage is not None else None
         if known is not None and is_count(tokens):
-            self._calibrations[call.model.served] = known.updated(_estimate(call), tokens)
+            self._calibrations[call.model.served] = known.update(_estimate(call), tokens)
 
     async def compact_in_phases(
         self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy

@@ -72,14 +72,14 @@ class RequestRelay:
                 yield await stack.enter_async_context(self._relay_of(call).relay(call))
             done = True
             report = Report(Outcome.PASSTHROUGH)
-            self._observe(RequestAnswered(recorder.answered(report, slot.queued), report))
+            self._observe(RequestAnswered(recorder.finish_answered(report, slot.queued), report))
         except ForgeError as error:
             done = True
-            self._observe(RequestFailed(recorder.failed(error.summary, slot.queued)))
+            self._observe(RequestFailed(recorder.finish_failed(error.summary, slot.queued)))
             raise
         finally:
             if not done:
-                self._observe(RequestAbandoned(recorder.abandoned(slot.queued)))
+                self._observe(RequestAbandoned(recorder.finish_abandoned(slot.queued)))
 
     async def load(self, model: str | None, *, client: str = "") -> None:
         """Wait until the model is loaded, in the queue only if another one is loaded now. Raises like `open`."""

@@ -141,19 +141,19 @@ class RequestRecorder:
         calls = [CallRecord(cut_name(call.tool), answer.outcome) for answer in answers for call in answer.calls]
         self._calls += calls[: _MAX_CALLS - len(self._calls)]
 
-    def answered(self, report: Report, queued: float) -> RequestRecord:
+    def finish_answered(self, report: Report, queued: float) -> RequestRecord:
         """Return the record of a request that was answered."""
         return self._finish(report.outcome.value, queued, interventions=report.descriptions)
 
-    def failed(self, error: str, queued: float) -> RequestRecord:
+    def finish_failed(self, error: str, queued: float) -> RequestRecord:
         """Return the record of a request that ended in an error."""
         return self._finish("failed", queued, error=error)
 
-    def ended_attempt(self, error: str, queued: float) -> RequestRecord:
+    def finish_attempt(self, error: str, queued: float) -> RequestRecord:
         """Return the record of an attempt of a run. `error` is empty if it ended with a response, also a wrong one."""
         return self._finish("failed" if error else "clean", queued, error=error)
 
-    def abandoned(self, queued: float) -> RequestRecord:
+    def finish_abandoned(self, queued: float) -> RequestRecord:
         """Return the record of a request whose client disconnected."""
         return self._finish("abandoned", queued)
 

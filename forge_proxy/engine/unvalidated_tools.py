@@ -34,14 +34,14 @@ class UnvalidatedTools:
 
         This compiles all schemas and grammars, in slices; they are cached for their later use.
         """
-        names = await _uncheckable(turn.tools) if turn.policy.enabled.validate_calls else ()
+        names = await _find_uncheckable(turn.tools) if turn.policy.enabled.validate_calls else ()
         if not names or names in self._reported:
             return ()
         self._reported.append(names)
         return names
 
 
-async def _uncheckable(tools: Sequence[ToolSpec]) -> tuple[str, ...]:
+async def _find_uncheckable(tools: Sequence[ToolSpec]) -> tuple[str, ...]:
     names: list[str] = []
     began = time.monotonic()
     for place, tool in enumerate(tools, 1):

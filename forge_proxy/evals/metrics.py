@@ -26,7 +26,7 @@ class Price:
         except ValueError:
             price = None
         if price is None or not slash or not (0 <= price.input < math.inf and 0 <= price.output < math.inf):
-            raise ValueError(f"{text}: expected READ/WRITTEN for a million tokens each, as 1/5")
+            raise ValueError(f"{text}: expected INPUT/OUTPUT, the prices of a million tokens, such as 1/5")
         return price
 
 

@@ -41,14 +41,14 @@ async def merge(repository: GitRepository, approval: Approval) -> MergeResult:
     """
     head = await repository.branch_head(approval.branch)
     if head != approval.head_commit:
-        raise MergeConflict(_moved("branch of the task", approval.branch, head, approval.head_commit))
+        raise MergeConflict(_describe_moved("branch of the task", approval.branch, head, approval.head_commit))
     tree, commits = await _compute(repository, approval)
     checkout = await _find_checkout(repository, approval.base)
     base = await repository.branch_head(approval.base)
     if base is not None and await repository.tree_of(base) == tree:
         merged = base  # by an earlier call, whose result was not stored
     elif base != approval.base_commit:
-        raise MergeConflict(_moved("base branch", approval.base, base, approval.base_commit))
+        raise MergeConflict(_describe_moved("base branch", approval.base, base, approval.base_commit))
     else:
         merged = await _move_base(repository, checkout, approval, tree, commits)
     if checkout:
@@ -209,6 +209,6 @@ async def _find_former(repository: GitRepository, checkout: GitPlace, approval: 
     return None
 
 
-def _moved(what: str, name: str, actual: str | None, expected: str) -> str:
+def _describe_moved(what: str, name: str, actual: str | None, expected: str) -> str:
     now = f"is at {actual[:12]}" if actual else "does not exist"
     return f"the {what} {name} {now}, not at the expected {expected[:12]}; review the current diff and approve again"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from json import loads
@@ -29,7 +30,7 @@ from forge_proxy.backends.config import BackendConfig
 from forge_proxy.batches.config import BatchesConfig, FilesConfig
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.compaction.policy import CompactionPolicy
-from forge_proxy.core.deprecation import RenamedFields
+from forge_proxy.core.deprecation import RenamedFields, describe_rename
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.validation import describe_fault, iter_fields, suggest_name
@@ -113,12 +114,18 @@ def load(file: Path | None, overrides: Mapping[str, Any]) -> Settings:
     return _build(overrides, replace(read, sections=present))
 
 
-def given(values: Mapping[str, Any]) -> Settings:
+def build_settings(values: Mapping[str, Any]) -> Settings:
     """Build settings from nested values and defaults, without reading a file or the environment.
 
     Raises `SettingsError`.
     """
     return _build(values)
+
+
+def given(values: Mapping[str, Any]) -> Settings:
+    """The former name of `build_settings`; deprecated."""
+    warnings.warn(describe_rename("settings.given", "build_settings"), DeprecationWarning, stacklevel=2)
+    return build_settings(values)
 
 
 def _build(values: Mapping[str, Any], file: SettingsFile | None = None) -> Settings:
@@ -185,12 +192,12 @@ def _values_for_sections(sections: Mapping[str, Any]) -> Iterator[str]:
     for path, field in iter_fields(Settings):
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             *outer, name = path.split(".")
-            inside = _inside(sections, outer)
+            inside = _find_value(sections, outer)
             if isinstance(inside, Mapping) and not isinstance(inside.get(name) or {}, Mapping):  # pyright: ignore[reportUnknownMemberType]
                 yield path
 
 
-def _inside(values: object, at: Sequence[str]) -> object:
+def _find_value(values: object, at: Sequence[str]) -> object:
     for key in at:
         values = values.get(key) if isinstance(values, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return values  # pyright: ignore[reportUnknownVariableType]

@@ -67,7 +67,7 @@ class FileRepository:
         self, owner: str, now: float, purpose: FilePurpose | None, *, after: str | None, limit: int, newest_first: bool
     ) -> Sequence[StoredFile]:
         """See `FileStore`."""
-        query = select(*_COLUMNS).where(*_visible(owner, now)).limit(limit)
+        query = select(*_COLUMNS).where(*_filter_visible(owner, now)).limit(limit)
         if purpose is not None:
             query = query.where(FILES.c.purpose == purpose)
         order = (FILES.c.created_at, FILES.c.id)
@@ -102,14 +102,14 @@ class FileRepository:
             await connection.execute(delete(FILES).where(FILES.c.id == file_id))
 
 
-def _visible(owner: str, now: float) -> tuple[ColumnElement[bool], ...]:
+def _filter_visible(owner: str, now: float) -> tuple[ColumnElement[bool], ...]:
     return FILES.c.owner == owner, FILES.c.expires_at > now, FILES.c.is_complete
 
 
 async def _get(connection: AsyncConnection, file_id: str, owner: str, now: float) -> StoredFile:
     if not file_id.isprintable():  # PostgreSQL rejects NUL with an error of its own
         raise StoredFileNotFound(file_id)
-    query: Any = select(*_COLUMNS).where(FILES.c.id == file_id, *_visible(owner, now))
+    query: Any = select(*_COLUMNS).where(FILES.c.id == file_id, *_filter_visible(owner, now))
     row = (await connection.execute(query)).one_or_none()
     if row is None:
         raise StoredFileNotFound(file_id)

@@ -62,7 +62,7 @@ class ResponseRepository:
                 times = (response.created_at, response.expires_at)
                 conversation = StoredConversation(response.conversation_id, response.owner, *times)
                 await keep_conversation(connection, conversation)
-            for earlier in _continued_by(response):
+            for earlier in _select_continued(response):
                 await connection.execute(
                     update(RESPONSES).where(RESPONSES.c.id.in_(earlier)).values(expires_at=response.expires_at)
                 )
@@ -70,7 +70,7 @@ class ResponseRepository:
     async def get(self, response_id: str, owner: str, now: float) -> StoredResponse:
         """See `ResponseStore`."""
         _check_id(response_id)
-        query = select(*_RESPONSE).where(RESPONSES.c.id == response_id, *_readable(owner, now))
+        query = select(*_RESPONSE).where(RESPONSES.c.id == response_id, *_filter_readable(owner, now))
         async with self._database.read() as connection:
             row = (await connection.execute(query)).one_or_none()
         if row is None:
@@ -80,7 +80,7 @@ class ResponseRepository:
     async def delete(self, response_id: str, owner: str, now: float) -> None:
         """See `ResponseStore`."""
         _check_id(response_id)
-        query = delete(RESPONSES).where(RESPONSES.c.id == response_id, *_readable(owner, now))
+        query = delete(RESPONSES).where(RESPONSES.c.id == response_id, *_filter_readable(owner, now))
         async with self._database.write() as connection:
             result = await connection.execute(query)
         if result.rowcount == 0:
@@ -112,7 +112,7 @@ class ResponseRepository:
         """See `ResponseStore`."""
         if not conversation_id.isprintable():
             return []
-        chosen = (RESPONSES.c.conversation_id == conversation_id, *_readable(owner, now))
+        chosen = (RESPONSES.c.conversation_id == conversation_id, *_filter_readable(owner, now))
         items = select(*_ITEM).join(RESPONSES, RESPONSES.c.id == ITEMS.c.response_id).where(*chosen)
         async with self._database.read() as connection:
             sizes = await connection.execute(select(RESPONSES.c.size).where(*chosen))
@@ -138,7 +138,7 @@ class ResponseRepository:
         total = 0
         async with self._database.read() as connection:
             for at in range(0, len(wanted), _MAX_TURNS):
-                chosen = (ITEMS.c.id.in_(wanted[at : at + _MAX_TURNS]), *_readable(owner, now))
+                chosen = (ITEMS.c.id.in_(wanted[at : at + _MAX_TURNS]), *_filter_readable(owner, now))
                 joined = ITEMS.join(RESPONSES, RESPONSES.c.id == ITEMS.c.response_id)
                 lengths = select(func.sum(func.length(ITEMS.c.data))).select_from(joined).where(*chosen)
                 size: int = (await connection.execute(lengths)).scalar() or 0
@@ -150,22 +150,24 @@ class ResponseRepository:
         return found
 
 
-def _readable(owner: str, now: float) -> tuple[Any, ...]:
+def _filter_readable(owner: str, now: float) -> tuple[Any, ...]:
     return RESPONSES.c.owner == owner, RESPONSES.c.expires_at > now
 
 
 def _chain(response_id: str, owner: str, now: float) -> CTE:
     """Return a response and those that it continues, with their distance from it."""
     columns = (RESPONSES.c.id, RESPONSES.c.previous_id, RESPONSES.c.size)
-    last = select(*columns, literal(0).label("depth")).where(RESPONSES.c.id == response_id, *_readable(owner, now))
+    last = select(*columns, literal(0).label("depth")).where(
+        RESPONSES.c.id == response_id, *_filter_readable(owner, now)
+    )
     chain = last.cte("chain", recursive=True)
     earlier = select(*columns, chain.c.depth + 1).where(
-        RESPONSES.c.id == chain.c.previous_id, chain.c.depth < _MAX_TURNS, *_readable(owner, now)
+        RESPONSES.c.id == chain.c.previous_id, chain.c.depth < _MAX_TURNS, *_filter_readable(owner, now)
     )
     return chain.union_all(earlier)
 
 
-def _continued_by(response: StoredResponse) -> list[Select[Any]]:
+def _select_continued(response: StoredResponse) -> list[Select[Any]]:
     """Return queries of the ids of the responses that one continues."""
     found: list[Select[Any]] = []
     if response.previous_id is not None:

@@ -12,7 +12,7 @@ from forge_proxy.core.tasks.errors import UnsafePath
 from forge_proxy.core.tasks.models import AssembledContext
 from forge_proxy.core.tasks.operations import OPERATIONS
 from forge_proxy.core.tasks.paths import find_path_fault
-from forge_proxy.core.tasks.plan_validation import written_by
+from forge_proxy.core.tasks.plan_validation import collect_target_files
 from forge_proxy.core.tasks.prompt.assemble import PromptInputs, assemble_prompt
 from forge_proxy.core.tasks.records import CallForm
 from forge_proxy.core.tasks.workspace import Worktree
@@ -128,7 +128,7 @@ async def _target_paths(run: PhaseRun, worktree: Worktree) -> Collection[str]:
     if progress.operation in ("plan", "resolve_conflicts"):
         return ()
     if (step := progress.current) is not None:
-        return dict.fromkeys((*written_by(step), *(run.scope.exact_paths or ())))
+        return dict.fromkeys((*collect_target_files(step), *(run.scope.exact_paths or ())))
     targets = state.input.task.target_files
     if progress.stage != "changes":
         return targets

@@ -97,7 +97,7 @@ def _current_request() -> dict[str, str]:
     return {"request_id": request_id} if request_id else {}
 
 
-def _renamed(event: EventName, former: str, fields: dict[str, Any], level: EventLevel = "info") -> LogLine:
+def _render_renamed(event: EventName, former: str, fields: dict[str, Any], level: EventLevel = "info") -> LogLine:
     """Return the line of an event that had another name before 0.2."""
     return LogLine(event, {**fields, "former_event": former}, level)
 
@@ -122,11 +122,11 @@ def _server_line(event: _ServerEvent) -> LogLine:
             fields = {"model": model, "form": form} if form else {"model": model, "reason": why}
             return LogLine("chat template learned" if form else "chat template not learned", fields)
         case RequestRewritten(model, changes):
-            return _renamed(
+            return _render_renamed(
                 "request format adapted", _FORMAT_ADAPTED, {"model": model, "changes": changes, **_current_request()}
             )
         case FieldsOmitted(omitted):
-            return _renamed("fields omitted", _FIELDS_OMITTED, {"fields": omitted, **_current_request()})
+            return _render_renamed("fields omitted", _FIELDS_OMITTED, {"fields": omitted, **_current_request()})
         case ModelSwapped(model, before, seconds):
             return LogLine("model swapped", {"model": model, "before": before, "seconds": round(seconds, 3)})
         case ModelFailed(model, why, seconds):
@@ -159,13 +159,13 @@ def _request_line(event: _RequestEvent) -> LogLine:
     """Return the log line of an event of a running request."""
     match event:
         case ToolsUnvalidated(request_id, tools):
-            return _renamed(
+            return _render_renamed(
                 "unusable schemas", _UNUSABLE_SCHEMAS, {"request_id": request_id, "tools": tools}, "warning"
             )
         case PromptTruncated(model, read, least):
             note = "the model server dropped the beginning of a prompt; newer versions reject such prompts"
             fields = {"model": model, "tokens_read": read, "tokens_at_least": least, "note": note, **_current_request()}
-            return _renamed("prompt truncated", "prompt cut", fields, "warning")
+            return _render_renamed("prompt truncated", "prompt cut", fields, "warning")
         case ContextCompacted(request_id, model, phase, cut, before, after, exact):
             compacted = {"request_id": request_id, "model": model, "phase": phase, "messages": cut}
             return LogLine("compacted", {**compacted, "tokens_before": before, "tokens_after": after, "exact": exact})
@@ -218,7 +218,7 @@ def _run_line(event: _RunEvent) -> LogLine:
             fields = {"job_id": job_id, "kind": kind, "status": status, **({"error": error} if error else {})}
             return LogLine("job", fields)
         case RunNotResumable(run_id, error, fault):
-            return _renamed(
+            return _render_renamed(
                 "run not resumable", "run stranded", {"run_id": run_id, "error": error, "exc_info": fault}, "error"
             )
         case ToolExecuted(run_id, tool, _, seconds, error):

@@ -95,7 +95,7 @@ class ContextManager:
 
     def observe_usage(self, messages: Sequence[Message], prompt_tokens: int, tool_tokens: int = 0) -> None:
         """Calibrate by the prompt tokens that the model server reports for these messages."""
-        self.calibration = self.calibration.updated(estimate_messages_tokens(messages) + tool_tokens, prompt_tokens)
+        self.calibration = self.calibration.update(estimate_messages_tokens(messages) + tool_tokens, prompt_tokens)
 
     def maybe_compact(
         self, messages: Sequence[Message], step_index: int = 0, step_hint: str = "", tool_tokens: int = 0

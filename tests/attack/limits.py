@@ -72,7 +72,7 @@ def _dribbled(part: bytes, drip: bytes) -> None:
 
 
 def _runs_with_few_descriptors() -> None:
-    """64 descriptors, of which clients take what they can: a run is accepted, at the third attempt at most."""
+    """With 64 descriptors, most of them used by idle clients, a run is accepted at the third attempt at the latest."""
     limits = {resource.RLIMIT_NOFILE: 64}
     with far_side() as side, own_folder() as folder, ExitStack() as stack:
         proxy = stack.enter_context(Place(side, folder).daemon(limits=limits))

@@ -1,8 +1,8 @@
 """A daemon whose event loop is watched: `python -m tests.attack.loop_monitor serve …` runs `forge-proxy serve`.
 
 A timer of 5 ms runs in the daemon's own event loop. Between two of its ticks the loop's thread serves no other timer,
-so the CPU time that it spent between them is the lag that the daemon itself causes: unlike the wait of a client, it
-holds nothing of the machine's noise. The attack suite reads the longest stretches from a file that both have mapped.
+so the CPU time between them is the lag that the daemon itself causes. Unlike the latency that a client measures, it
+does not depend on the load of the machine. The attack suite reads the longest intervals from a file that both processes map.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Server:
 async def learn(
     server: Server | None, file: Path | None = None, known: LearnedTemplate | None = None
 ) -> LearnedTemplate:
-    """What is learned from a server."""
+    """Return the template that is learned from a server."""
     pool = ProcessPool(seconds=30)
     try:
         return await ServerTemplates(server, pool, file).learn("m", known)

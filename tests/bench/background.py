@@ -22,7 +22,7 @@ from forge_proxy.core.requests.records import RequestOrigin, RequestRecord
 from forge_proxy.daemon import assemble
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import Event, RequestAnswered
-from forge_proxy.settings import given
+from forge_proxy.settings import build_settings
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 _BACKGROUND_CLIENTS = 8
@@ -82,7 +82,7 @@ class _Traffic:
 
 async def _measure(load: Load, slots: int, requests: int, tokens: int) -> None:
     heard: list[Event] = []
-    settings = given({"backend": {"kind": "embedded", "llama_server": {"slots": slots, "context": 1024}}})
+    settings = build_settings({"backend": {"kind": "embedded", "llama_server": {"slots": slots, "context": 1024}}})
     async with assemble(settings, heard.append) as parts:
         await parts.load()
         traffic, pause = _Traffic(parts.engine, heard, tokens), random.Random(7)

@@ -24,7 +24,7 @@ from forge_proxy.core.jsontypes import Json
 from forge_proxy.daemon import assemble
 from forge_proxy.engine.answer import Engine
 from forge_proxy.evals.ablation import PRESETS
-from forge_proxy.settings import given
+from forge_proxy.settings import build_settings
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 _ANSWERED_CALLS = 6
@@ -78,7 +78,7 @@ async def measure_pairs(pairs: int) -> list[tuple[tuple[float, float], tuple[flo
     changed = {"enabled": default.enabled.model_copy(update={"repeats": v02.repeats, "early_end": v02.early_end})}
     former = GuardPolicy.model_validate({**default.model_dump(by_alias=True), **changed, **v02.settings})
     request, order = _make_request(), random.Random(7)
-    settings = given({"backend": {"kind": "embedded", "llama_server": {"slots": 1, "context": 2048}}})
+    settings = build_settings({"backend": {"kind": "embedded", "llama_server": {"slots": 1, "context": 2048}}})
     figures: list[tuple[tuple[float, float], tuple[float, float]]] = []
     async with assemble(settings, lambda _: None) as parts:
         await parts.load()

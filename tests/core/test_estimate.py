@@ -55,7 +55,7 @@ def test_deep_nesting_raises_no_recursion_error() -> None:
 def test_reported_counts_calibrate_the_estimate(reports: list[tuple[int, int]], comes_to: int) -> None:
     calibration = Calibration()
     for estimated, reported in reports:
-        calibration = calibration.updated(estimated, reported)
+        calibration = calibration.update(estimated, reported)
 
     assert calibration.to_tokens(100) == comes_to
     assert calibration.to_tokens(calibration.to_estimate(comes_to)) == comes_to

@@ -35,14 +35,14 @@ def test_the_first_output_counts_from_the_arrival(clock: Clock, recorder: Reques
     for clock.time in (103.0, 105.0):
         recorder.mark_output()
 
-    assert recorder.abandoned(1.5).first_output == 3.0
+    assert recorder.finish_abandoned(1.5).first_output == 3.0
 
 
 def test_a_disconnected_client_ends_the_open_attempt(clock: Clock, recorder: RequestRecorder) -> None:
     recorder.begin_exchange()
     clock.time = 104.0
 
-    record = recorder.abandoned(1.5)
+    record = recorder.finish_abandoned(1.5)
 
     assert (record.result, record.queued, record.seconds, record.backend_seconds) == ("abandoned", 1.5, 4.0, 4.0)
     assert [(attempt.number, attempt.seconds, attempt.fault) for attempt in record.attempts] == [(1, 4.0, None)]
@@ -60,7 +60,7 @@ def test_overlapping_drafts_are_one_attempt_from_the_first_to_the_last(clock: Cl
     recorder.end_exchange({"prompt_tokens": 1_000})  # reported after the end: it does not count
     clock.time = 110.0
 
-    record = recorder.failed("the model server failed", 0.0)
+    record = recorder.finish_failed("the model server failed", 0.0)
 
     assert (record.backend_seconds, record.tokens) == (6.0, TokenCounts(prompt=14, completion=5))
     assert (len(record.attempts), record.error) == (1, "the model server failed")
@@ -76,7 +76,7 @@ def test_each_attempt_has_its_own_time_and_tokens(clock: Clock, recorder: Reques
     clock.time = 107.0
     recorder.end_exchange({"completion_tokens": 4})
 
-    record = recorder.failed("x", 0.0)
+    record = recorder.finish_failed("x", 0.0)
 
     assert [(one.number, one.fault, one.seconds, one.tokens.completion) for one in record.attempts] == [
         (1, "unknown_tool", 2.0, 9),
@@ -86,4 +86,4 @@ def test_each_attempt_has_its_own_time_and_tokens(clock: Clock, recorder: Reques
 
 
 def test_a_relayed_request_has_the_model_that_its_client_named(recorder: RequestRecorder) -> None:
-    assert (recorder.abandoned(0.0).model, recorder.abandoned(0.0).tools) == ("coder", 0)
+    assert (recorder.finish_abandoned(0.0).model, recorder.finish_abandoned(0.0).tools) == ("coder", 0)

@@ -50,5 +50,5 @@ def test_a_run_costs_its_tokens_by_the_price_of_a_million() -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "1/", "/5", "a/b", "-1/5", "1/inf", "nan/1"])
 def test_an_invalid_price_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="expected READ/WRITTEN"):
+    with pytest.raises(ValueError, match="expected INPUT/OUTPUT"):
         Price.parse(text)

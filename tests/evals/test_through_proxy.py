@@ -1,4 +1,4 @@
-"""Runs as a harness makes them, over HTTP before the whole application with a scripted model server."""
+"""Runs of the eval harness over HTTP, against the whole application with a scripted model server."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from forge_proxy.jobs.phases import PhaseDeps
 from forge_proxy.jobs.ports import JobStore, NotificationSender
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writers import JobWriters
-from forge_proxy.settings import given
+from forge_proxy.settings import build_settings
 from forge_proxy.store.jobs import JobRepository
 from forge_proxy.tools.notifications import check_notify_url
 from tests.fakes.says import Said
@@ -170,7 +170,7 @@ async def batch_daemon(
     """Open the daemon on the store in a folder; at the end its jobs stop where they are."""
     place = {"url": f"sqlite+aiosqlite:///{folder}/runs.db"}
     server = {"max_body_mb": 1}
-    config = given({"store": place, "server": server, "backend": {"slots": slots}, **(settings or {})})
+    config = build_settings({"store": place, "server": server, "backend": {"slots": slots}, **(settings or {})})
     clock, events = TestClock(), list[Event]()
     backend = OpenAICompatible("http://scripted", model)
     admission = Admission(backend, MonotonicClock(), events.append, slots=slots)

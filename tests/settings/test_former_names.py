@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.settings import Settings, former_names, given, load
+from forge_proxy.settings import Settings, build_settings, former_names, load
 
 FORMER = {
     "guardrails.text_answers": "guardrails.text_responses",
@@ -74,13 +74,13 @@ def test_the_present_name_applies_if_both_are_set(tmp_path: Path) -> None:
 
     assert load(file, {}).guardrails.text_responses == "nudge"
     with pytest.warns(DeprecationWarning, match=r"GuardPolicy\.text_answers is now text_responses"):
-        both = given({"guardrails": {"text_responses": "nudge", "text_answers": "accept"}})
+        both = build_settings({"guardrails": {"text_responses": "nudge", "text_answers": "accept"}})
     assert both.guardrails.text_responses == "nudge"
 
 
 def test_settings_of_the_python_api_have_the_former_name_with_a_warning() -> None:
     with pytest.warns(DeprecationWarning, match="the old name ends with 0"):
-        settings = given({"tools": {"mcp": {"max_answer_kb": 7}}})
+        settings = build_settings({"tools": {"mcp": {"max_answer_kb": 7}}})
     with pytest.warns(DeprecationWarning, match=r"McpConfig\.max_answer_kb is now max_message_kb"):
         assert settings.tools.mcp.max_answer_kb == 7
     assert settings.tools.mcp.max_message_kb == 7

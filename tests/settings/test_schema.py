@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from forge_proxy.settings import given
+from forge_proxy.settings import build_settings
 from forge_proxy.settings.schema import render_schema, settings_schema
 from tests.fakes.processes import ROOT, command
 
@@ -43,7 +43,7 @@ def test_the_documented_settings_reference_the_schema_and_satisfy_it() -> None:
     ],
 )
 def test_valid_settings_satisfy_the_schema(settings: dict[str, Any]) -> None:
-    given(settings)
+    build_settings(settings)
 
     assert faults(settings) == []
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from forge_proxy.cli.options import collect_overrides
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.settings import Settings, SettingsError, given, load
+from forge_proxy.settings import Settings, SettingsError, build_settings, load
 from forge_proxy.settings.masking import mask_secrets
 from forge_proxy.settings.startup_checks import refuse_unusable
 from tests.properties import sample
@@ -101,7 +101,7 @@ def test_errors_contain_no_malformed_secret(tmp_path: Path, monkeypatch: pytest.
     for path in paths_tried:
         file = tmp_path / "config.yaml"
         file.write_text(yaml.safe_dump(nested(path, value)))
-        for read in (partial(given, nested(path, value)), partial(load, file, {})):
+        for read in (partial(build_settings, nested(path, value)), partial(load, file, {})):
             settings, message = attempt(read)
             assert SECRET not in message, path
             refused += settings is None
@@ -121,7 +121,7 @@ def is_no_secret(path: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("values", WORKING, ids=[str(index) for index in range(len(WORKING))])
 def test_valid_secrets_are_masked(values: Mapping[str, Any]) -> None:
-    settings = given(values)
+    settings = build_settings(values)
 
     assert SECRET not in str(mask_secrets(settings))
     assert SECRET not in attempt(lambda: refuse_unusable(settings))[1]
@@ -195,6 +195,6 @@ def test_an_invalid_key_file_is_reported_without_its_lines(tmp_path: Path, line:
 
     for name in ("api_keys_file", "admin_keys_file"):
         with pytest.raises(ForgeError) as raised:
-            refuse_unusable(given({"server": {name: str(file)}}))
+            refuse_unusable(build_settings({"server": {name: str(file)}}))
 
         assert SECRET not in everything_about(raised.value)

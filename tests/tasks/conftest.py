@@ -45,7 +45,7 @@ from forge_proxy.jobs.phases import PhaseDeps
 from forge_proxy.jobs.ports import JobStore
 from forge_proxy.jobs.service import Jobs
 from forge_proxy.jobs.writers import JobWriters
-from forge_proxy.settings import given
+from forge_proxy.settings import build_settings
 from forge_proxy.store.database import Database
 from forge_proxy.store.task_calls import TaskCallRepository
 from forge_proxy.tasks.config import TasksConfig, TiersConfig
@@ -313,7 +313,7 @@ async def open_world(
         return time.time() + world.ahead
 
     config = TasksConfig(repositories=(path,), max_fan_out_depth=max_depth, prompt_order=prompt_order)
-    batching = build_batches(given({}), OpenedDatabase(""), lambda: 4, now)
+    batching = build_batches(build_settings({}), OpenedDatabase(""), lambda: 4, now)
     if has_batches:
         app = create_app(engine, backend, ServerConfig())
         batching.executor.attach(app, (CHAT,), 1_000_000, MemoryBudget(10_000_000))

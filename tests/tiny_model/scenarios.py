@@ -1,13 +1,14 @@
-"""Conversations in plain words, and runs of several steps that end with a terminal tool.
+"""Conversations in natural language, and runs of several steps that end with a terminal tool.
 
 Called by make_data.py (training) and eval.py (measuring). Authors of scenarios for the quick eval can work from this:
 
 The model reads a system message such as those in `SYSTEMS`, tools, and one user message. It understands
 
-- a question or an order of families.py (`FAMILIES`; any `{name}` may be a word it never saw), and, with any noun that
-  also stands in the tool's name, `NOUN_ASKS` there: "What is the tariff of Oslo?" for `get_tariff(city)`;
-- `verb the noun with name value` as conversations.py says it, for tools called `verb_noun`;
-- two or three orders in a row (`JOINED`): "First get the weather in Oslo, then get the price of tea.";
+- a question or an instruction of families.py (`FAMILIES`; any `{name}` may be a word that is not in the training
+  data), and `NOUN_ASKS` there, with any noun that is part of the tool's name: "What is the tariff of
+  Oslo?" for `get_tariff(city)`;
+- `verb the noun with name value` in the wordings of conversations.py, for tools called `verb_noun`;
+- two or three instructions in a row (`JOINED`): "First get the weather in Oslo, then get the price of tea.";
 - a chain: "Find the order of Anna, then cancel it." for `find_order(customer)` and `cancel_order(order_id)`, where the
   result of the first holds `order_id`, as JSON or as `order_id: B-17`;
 - an ending (`ENDINGS`) or none: "Report the result.", "Then call finish.".

@@ -15,7 +15,7 @@ class BudgetChange(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    mode: BudgetMode = Field(description="backend, manual, forge-full or forge-fast.")
+    mode: BudgetMode = Field(description="One of backend, manual, forge-full and forge-fast.")
     tokens: int | None = Field(default=None, description="The number of tokens; only with mode manual.")
     overflow: OverflowAction | None = Field(
         default=None, description="What to do with a prompt over the budget: reject, forward or compact."

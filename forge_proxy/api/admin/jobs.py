@@ -20,27 +20,31 @@ from forge_proxy.jobs.service import Jobs
 class JobSummary(BaseModel):
     """A job in a list."""
 
-    id: str
+    id: str = Field(description="The id of the job.")
     kind: str = Field(description="The kind of the job, such as `run`.")
     status: JobStatus
     title: str = Field(description="A name for lists, such as that of the workflow.")
-    model: str | None
+    model: str | None = Field(description="The model of the job; null if it names none.")
     parent: str | None = Field(description="The job that created it.")
     created_at: float = Field(description="Seconds since 1970.")
-    updated_at: float = Field(description="The time of its last change, in seconds since 1970.")
+    updated_at: float = Field(description="The time of the last change, in seconds since 1970.")
     wake_at: float | None = Field(description="When a waiting job continues by itself, in seconds since 1970.")
     last_event: int = Field(description="The id of its latest event.")
-    cancel_requested: bool = Field(description="Whether it is cancelled once its current step ends.")
+    cancel_requested: bool = Field(
+        description="Whether cancellation was requested; the job is cancelled when its current step ends."
+    )
     children: list[JobSummary] = Field(description="The jobs that it has created, oldest first.")
 
 
 class JobInfo(JobSummary):
     """The current state of a job."""
 
-    phase: str | None = Field(description="The step that it executes or will execute next; null if it has ended.")
-    queue: str | None = Field(description="The queue of that step.")
-    attempt: int | None = Field(description="The number of the attempt, from 1.")
-    outcome: Any = Field(description="Its result; or, if it failed, its error with `type` and `message`.")
+    phase: str | None = Field(
+        description="The phase that the job executes or will execute next; null if the job has ended."
+    )
+    queue: str | None = Field(description="The queue of that phase.")
+    attempt: int | None = Field(description="The number of the attempt of that phase, from 1.")
+    outcome: Any = Field(description="The result of the job; or, if it failed, its error with `type` and `message`.")
 
 
 class JobPage(BaseModel):

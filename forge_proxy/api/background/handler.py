@@ -93,7 +93,7 @@ class ResponseHandler:
         received = ReceivedRequest({**request.body, "stream": True}, len(writer.state), writer.job.owner or "", memory)
         decoded = await self._storage.decode(received, self._large_bodies, writer.job.id)
         encoder = decoded.build_stream_encoder(request.request_id, request.created)
-        async with _storing(pages if request.streams else None):
+        async with _store_pages(pages if request.streams else None):
             ended = await self._encode(request, decoded, encoder, pages)
         pages.add(ended, encoder.next_number)
         document = encoder.response()
@@ -128,7 +128,7 @@ class ResponseHandler:
 
 
 @asynccontextmanager
-async def _storing(pages: EventPages | None) -> AsyncGenerator[None]:
+async def _store_pages(pages: EventPages | None) -> AsyncGenerator[None]:
     """Store the pages that come inside the context."""
     if pages is None:
         yield

@@ -45,13 +45,13 @@ def connect(
     ] = None,
     small_model: Annotated[
         str | None,
-        typer.Option("--small-model", help="claude, opencode: the model for short side tasks; otherwise --model."),
+        typer.Option("--small-model", help="The model for short side tasks (claude, opencode). Default: --model."),
     ] = None,
     write_it: Annotated[
-        bool, typer.Option("--write", help="Merge it into the client's own files, and keep a copy of them.")
+        bool, typer.Option("--write", help="Merge the configuration into the client's files; copies of them are kept.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --write: also if the daemon does not serve what the client needs.")
+        bool, typer.Option("--force", help="Write even if the daemon does not serve what the client needs.")
     ] = False,
     undo: Annotated[
         bool, typer.Option("--undo", help="Restore what was there before the latest --write; needs no daemon.")

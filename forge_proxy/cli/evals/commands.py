@@ -29,7 +29,7 @@ evals = typer.Typer(name="eval", no_args_is_help=True, help="Measure a model: wi
 
 SurfacesOption = Annotated[
     list[str] | None,
-    typer.Option("--surface", help="runner (the daemon's own loop) or proxy (a client's loop). Repeatable."),
+    typer.Option("--surface", help="The measured loop: runner (the daemon's) or proxy (a client's). Repeatable."),
 ]
 ClientsOption = Annotated[
     list[str] | None,
@@ -54,7 +54,9 @@ AnyToolOption = Annotated[
     bool,
     typer.Option("--any-tool", help="Require a tool call in each request (tool_choice: required)."),
 ]
-CompactionOption = Annotated[Strategy, typer.Option("--compact-strategy", help="How long histories are compacted.")]
+CompactionOption = Annotated[
+    Strategy, typer.Option("--compact-strategy", help="The strategy that compacts long histories.")
+]
 BudgetOption = Annotated[
     int | None, typer.Option("--budget", min=256, help="Tokens of context of a run, instead of the scenarios' own.")
 ]
@@ -104,7 +106,7 @@ def run(
         bool, typer.Option("--probe", help="Only print how much context the model has, and how many slots.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The embedded test model, bare and reforged, in under three minutes.")
+        bool, typer.Option("--quick", help="Compare bare and reforged on the embedded test model (three minutes).")
     ] = False,
 ) -> None:  # fmt: skip
     """Run scenarios on one model. Runs that are already in the results file are not repeated."""
@@ -185,7 +187,7 @@ def report(
     html: Annotated[Path | None, typer.Option("--html", help="Write a self-contained HTML page.")] = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write Markdown.")] = None,
     price: Annotated[
-        str | None, typer.Option(metavar="READ/WRITTEN", help="Price of a million input and output tokens: 1/5.")
+        str | None, typer.Option(metavar="INPUT/OUTPUT", help="Prices of a million tokens, such as 1/5.")
     ] = None,
 ) -> None:  # fmt: skip
     """Print results, and write them as HTML or Markdown."""
@@ -241,7 +243,7 @@ def compare(
 @evals.command("list")
 def list_scenarios(
     scenario: ScenariosOption = None, tags: TagsOption = None,
-    list_only: Annotated[bool, typer.Option("--list-only", help="Only the names of the scenarios.")] = False,
+    list_only: Annotated[bool, typer.Option("--list-only", help="Print only the names of the scenarios.")] = False,
 ) -> None:  # fmt: skip
     """List the scenarios and the presets."""
     from forge_proxy.cli.evals.formatting import show_scenarios

@@ -28,17 +28,21 @@ def check_choice(choice: RunFilter, records: Sequence[RunRecord]) -> None:
     check_names(
         "scenario",
         choice.scenarios,
-        _each(record.name for record in ALL) + _each(record.scenario for record in records),
+        _deduplicate(record.name for record in ALL) + _deduplicate(record.scenario for record in records),
     )
-    check_names("tags", choice.tags, TAGS + _each(tag for record in records for tag in record.tags))
-    check_names("ablation", choice.ablations, _each(PRESETS) + _each(record.config.ablation for record in records))
+    check_names("tags", choice.tags, TAGS + _deduplicate(tag for record in records for tag in record.tags))
+    check_names(
+        "ablation", choice.ablations, _deduplicate(PRESETS) + _deduplicate(record.config.ablation for record in records)
+    )
     check_names("surface", choice.surfaces, SURFACES)
     if records:
         configs = [record.config for record in records]
-        check_names("model", choice.models, _each(name for record in configs for name in (record.model, record.label)))
+        check_names(
+            "model", choice.models, _deduplicate(name for record in configs for name in (record.model, record.label))
+        )
 
 
-def _each(names: Iterable[str]) -> tuple[str, ...]:
+def _deduplicate(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 

@@ -53,11 +53,11 @@ async def open_session(
             harnesses["runner"] = RunnerHarness(parts.engine, model, budget.tokens)
         if "proxy" in surfaces:
             urls = {
-                preset.name: await closing.enter_async_context(_listening(parts, preset))
+                preset.name: await closing.enter_async_context(_serve_engine(parts, preset))
                 for preset in presets
                 if preset.settings
             }
-            harness = ProxyHarness(await closing.enter_async_context(_listening(parts)), model, urls)
+            harness = ProxyHarness(await closing.enter_async_context(_serve_engine(parts)), model, urls)
             closing.push_async_callback(harness.close)
             harnesses["proxy"] = harness
         slots = settings.backend.slots or await parts.backend.slots()
@@ -65,7 +65,7 @@ async def open_session(
 
 
 @asynccontextmanager
-async def _listening(parts: daemon.EngineAssembly, preset: Ablation | None = None) -> AsyncGenerator[str]:
+async def _serve_engine(parts: daemon.EngineAssembly, preset: Ablation | None = None) -> AsyncGenerator[str]:
     """Serve the HTTP API on a free local port; yields its base URL."""
     config = ServerConfig(host="127.0.0.1", port=0)
     engine = parts.engine

@@ -35,7 +35,7 @@ def to_fields(findings: Findings) -> dict[str, Json]:
         "reasoning": extraction.reasoning,
         "thoughts": extraction.reasoning,
         "broken": extraction.broken,
-        "not_calls": [_rejected(candidate) for candidate in findings.rejected],
+        "not_calls": [_encode_rejected(candidate) for candidate in findings.rejected],
         "verdict": _verdict(findings.turn, findings.verdict),
     }
 
@@ -58,7 +58,7 @@ def _call(call: FoundCall) -> Json:
     return {**out, "said": written_name, "in_thoughts": is_in_reasoning}
 
 
-def _rejected(candidate: RejectedCandidate) -> Json:
+def _encode_rejected(candidate: RejectedCandidate) -> Json:
     description, reason = candidate.description, candidate.reason
     names = {"description": description, "reason": reason, "what": description, "why": reason}
     return {**_span(candidate.span), **names}

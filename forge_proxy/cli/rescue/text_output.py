@@ -20,7 +20,7 @@ _MAX_CHARS = 4_000
 
 def render_text(findings: Findings) -> str:
     """Return the output: a row for each fact, with further lines below its name."""
-    return "\n".join(_visible(line) for line in _lines(findings))
+    return "\n".join(_escape_unprintable(line) for line in _lines(findings))
 
 
 def _lines(findings: Findings) -> Iterator[str]:
@@ -38,7 +38,7 @@ def _lines(findings: Findings) -> Iterator[str]:
     if extraction.broken:
         yield _row("broken", "a call cannot be parsed")
     for one in findings.rejected:
-        yield _row("not a call", f"{one.description} at {_where(one.span)}: {one.reason}")
+        yield _row("not a call", f"{one.description} at {_describe_span(one.span)}: {one.reason}")
     yield _row("verdict", describe_verdict(findings.turn, findings.verdict))
     for sentence in corrections_in(findings.verdict):
         yield from _below("correction", sentence)
@@ -49,7 +49,7 @@ def _about(call: FoundCall) -> Iterator[str]:
         yield _field("written as", call.call.tool)
     if found := call.recovered:
         yield _field("form", f"{found.form}, {'in markup' if found.explicit else 'without markup'}")
-        where = _where(call.span) if call.span else f"characters {found.start}-{found.end} of the reasoning"
+        where = _describe_span(call.span) if call.span else f"characters {found.start}-{found.end} of the reasoning"
         yield _field("at", f"{where}, in the reasoning" if call.is_in_reasoning and call.span else where)
         yield _field("syntax", f"repaired: {', '.join(found.repairs)}" if found.repairs else "valid")
         if found.open:
@@ -79,7 +79,7 @@ def _arguments(call: FoundCall) -> list[str]:
     return (call.call.arguments if args is None else json.dumps(args, ensure_ascii=False, indent=2)).splitlines()
 
 
-def _where(span: TextSpan) -> str:
+def _describe_span(span: TextSpan) -> str:
     return f"{span} (characters {span.start}-{span.end})"
 
 
@@ -104,7 +104,7 @@ def _below(name: str, text: str) -> Iterator[str]:
         yield _row("" if number else name, line)
 
 
-def _visible(line: str) -> str:
+def _escape_unprintable(line: str) -> str:
     """Escape unprintable characters: the text of a model may contain terminal commands."""
     return "".join(
         letter if letter.isprintable() or letter in "\t\n" else letter.encode("unicode_escape").decode()

@@ -37,7 +37,9 @@ class Case:
         """Deliver `text` and `calls`."""
         interventions = (*self.extraction.interventions, *interventions)
         by_attempt = Outcome.RETRIED if self.turn.attempt > 1 else Outcome.CLEAN
-        furthest = Outcome.furthest((outcome, by_attempt, *(intervention.kind for intervention in interventions)))
+        furthest = Outcome.select_furthest(
+            (outcome, by_attempt, *(intervention.kind for intervention in interventions))
+        )
         finish = _finish(self.reply, calls)
         return Accept(
             FinalAnswer(text, calls, finish, furthest, self.turn.attempt, interventions, self.extraction.reasoning)
@@ -83,7 +85,7 @@ class Case:
             return GiveUp(fault, None, error)
         return GiveUp(fault, self.accept(text, calls, interventions, outcome=Outcome.EXHAUSTED).answer)
 
-    def unsatisfied(self) -> ToolChoiceUnsatisfied:
+    def build_unsatisfied_error(self) -> ToolChoiceUnsatisfied:
         """Return the error of a response without the call that the client requires."""
         is_cut = self.reply.finish == "length"
         return ToolChoiceUnsatisfied(str(self.turn.choice), self.turn.attempt, self.extraction.text, cut=is_cut)

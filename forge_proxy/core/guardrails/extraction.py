@@ -111,14 +111,14 @@ def _without_cut_call(turn: Turn, reply: Reply) -> tuple[Reply, str | None]:
     *others, last = reply.calls
     if read_arguments(last.arguments) is not None or _is_begun_message(turn, last):
         return reply, None
-    return replace(reply, calls=tuple(others)), _offered(turn, last.tool)
+    return replace(reply, calls=tuple(others)), _resolve_offered(turn, last.tool)
 
 
 def _is_begun_message(turn: Turn, call: ToolCall) -> bool:
     return turn.is_respond(call.tool) and bool(MessageDecoder().feed(call.arguments).strip())
 
 
-def _offered(turn: Turn, tool: str) -> str:
+def _resolve_offered(turn: Turn, tool: str) -> str:
     """Return the resolved name of a tool that the client offered, `""` for any other."""
     name = resolve_name(tool, turn.known_names)
     return name if name and name in turn.names else ""
@@ -139,7 +139,7 @@ def _complete(
     kept = [item for item in cut if turn.is_respond(item.call.tool) and read_message(item.call)]
     lost = [item for item in cut if item not in kept]
     complete = tuple(item for item in found if item not in lost)
-    return complete, _offered(turn, lost[-1].call.tool) if lost else None
+    return complete, _resolve_offered(turn, lost[-1].call.tool) if lost else None
 
 
 def _without_begun_call(turn: Turn, text: str, reply: Reply) -> tuple[str, str | None]:

@@ -92,11 +92,11 @@ def _give_up_calls(case: Case, message: str | None, valid: list[ToolCall], probl
     if turn.first_text is not None:
         if not _select_new(turn, valid):
             ended = replace(case, reply=replace(case.reply, finish="stop"))
-            return ended.give_up(fault, _retried_text(case, message), ())
+            return ended.give_up(fault, _join_retried_text(case, message), ())
         new = _select_new(turn, deliverable)
         dropped, deliverable = tuple(_describe_dropped(deliverable, new)), tuple(new)
     if turn.requires_call and not deliverable:
-        return case.give_up(fault, None, (), case.unsatisfied())
+        return case.give_up(fault, None, (), case.build_unsatisfied_error())
     if turn.policy.on_exhausted == "error":
         return case.give_up(fault, None, (), invalid)
     # Arguments that are not a JSON object cannot be delivered as a call, so the call is delivered as text.
@@ -146,10 +146,10 @@ def _without_repeats(case: Case, calls: list[ToolCall], message: str | None) -> 
     whole = replace(
         case, reply=replace(case.reply, finish="stop"), extraction=replace(case.extraction, interventions=())
     )
-    return whole.accept(_retried_text(case, message), (), tuple(_describe_dropped(calls, ())))
+    return whole.accept(_join_retried_text(case, message), (), tuple(_describe_dropped(calls, ())))
 
 
-def _retried_text(case: Case, message: str | None) -> str | None:
+def _join_retried_text(case: Case, message: str | None) -> str | None:
     """Return the text that was retried, or that of its retry if it was sent or is the message of the respond tool."""
     has_own_text = case.sent_text or (message or "").strip()
     return join_text(case.sent_text, case.extraction.text, message) if has_own_text else case.turn.first_text

@@ -27,7 +27,7 @@ def judge_text(case: Case) -> Verdict:
         fault = Fault.MALFORMED if extraction.broken else Fault.NO_CALL
         quoted = text[:MAX_QUOTED] if reply.finish == "length" else text
         retry = case.retry(fault, correct_text(turn, fault, quoted))
-        return retry or case.give_up(fault, None, (), case.unsatisfied())
+        return retry or case.give_up(fault, None, (), case.build_unsatisfied_error())
     is_filtered = reply.finish == "content_filter" or bool(reply.extra.get("refusal"))
     if is_filtered or (reply.finish == "length" and not extraction.broken):
         if turn.first_text is not None and not case.sent_text:  # it was complete
@@ -89,7 +89,7 @@ def _judge_cut(case: Case) -> Verdict:
     """
     turn = case.turn
     if turn.requires_call:
-        return case.retry(Fault.CUT, ()) or case.give_up(Fault.CUT, None, (), case.unsatisfied())
+        return case.retry(Fault.CUT, ()) or case.give_up(Fault.CUT, None, (), case.build_unsatisfied_error())
     if turn.cut_retries_left > 0 and (turn.limit is None or case.extraction.cut is not None):
         retry = case.retry(Fault.CUT, () if turn.limit is None else _ask_for_less(case))
         if retry:

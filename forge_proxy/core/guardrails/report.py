@@ -30,7 +30,7 @@ class Report:
     @classmethod
     def of_answers(cls, turn: Turn, answers: Sequence[FinalAnswer], tokens: int) -> Report:
         """Report on the final answers of a guarded request, one for each choice."""
-        outcome = Outcome.furthest(answer.outcome for answer in answers)
+        outcome = Outcome.select_furthest(answer.outcome for answer in answers)
         interventions = tuple(one for answer in answers for one in answer.interventions)
         if turn.ends_with_call and turn.policy.enabled.respond:
             interventions = (*interventions, _describe_terminal(turn.terminal))

@@ -81,7 +81,7 @@ class Outcome(StrEnum):
     EXHAUSTED = "exhausted"
 
     @staticmethod
-    def furthest(outcomes: Iterable[Outcome]) -> Outcome:
+    def select_furthest(outcomes: Iterable[Outcome]) -> Outcome:
         """Return the furthest of `outcomes`, which summarizes all of them."""
         order = list(Outcome)
         return max(outcomes, key=order.index)

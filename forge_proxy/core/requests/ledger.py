@@ -126,7 +126,7 @@ def count_calls(record: RequestRecord, model: str, quantization: str) -> dict[Le
     """Return what one request adds to the ledger."""
     rows: dict[LedgerKey, LedgerCounts] = {}
     is_valid = record.result in _VALID
-    for tool, fault, counts in (*_delivered(record.calls), *_retried(record.attempts, is_valid=is_valid)):
+    for tool, fault, counts in (*_count_delivered(record.calls), *_count_retried(record.attempts, is_valid=is_valid)):
         add_counts(rows, LedgerKey(model, quantization, tool, fault), counts)
     return rows
 
@@ -141,7 +141,7 @@ _CLEAN_CALL = LedgerCounts(calls=1, clean=1)
 _REPAIRED_CALL = LedgerCounts(calls=1, repaired=1)
 
 
-def _delivered(calls: Iterable[CallRecord]) -> Iterable[tuple[str, str, LedgerCounts]]:
+def _count_delivered(calls: Iterable[CallRecord]) -> Iterable[tuple[str, str, LedgerCounts]]:
     for call in calls:
         match call.outcome:
             case Outcome.RESCUED:
@@ -154,7 +154,7 @@ def _delivered(calls: Iterable[CallRecord]) -> Iterable[tuple[str, str, LedgerCo
                 yield call.tool, NO_FAULT, _CLEAN_CALL
 
 
-def _retried(attempts: Iterable[AttemptRecord], *, is_valid: bool) -> Iterable[tuple[str, str, LedgerCounts]]:
+def _count_retried(attempts: Iterable[AttemptRecord], *, is_valid: bool) -> Iterable[tuple[str, str, LedgerCounts]]:
     for attempt in attempts:
         if attempt.fault is None:
             continue

@@ -35,9 +35,9 @@ def find_plan_faults(
     )
 
 
-def written_by(part: PlanStep | SubTask) -> tuple[str, ...]:
+def collect_target_files(part: PlanStep | SubTask) -> tuple[str, ...]:
     """Return the target files of a step or a sub-task, with those of the sub-tasks below it."""
-    below = (path for sub_task in part.sub_tasks for path in written_by(sub_task))
+    below = (path for sub_task in part.sub_tasks for path in collect_target_files(sub_task))
     return tuple(dict.fromkeys((*part.target_files, *below)))
 
 
@@ -111,13 +111,13 @@ def _check_size(plan: Plan) -> Iterator[str]:
 
 def _check_paths(plan: Plan, scope: WriteScope) -> Iterator[str]:
     for at, part in _parts(plan):
-        if not written_by(part):
+        if not collect_target_files(part):
             yield f"{at}.target_files: expected at least one file"
         for path in (*part.target_files, *part.context_files):
             if fault := find_path_fault(path):
                 yield f"{at}: {path!r}: {fault}"
         forbidden = part.must_not_write if isinstance(part, PlanStep) else ()
-        for path in written_by(part) if forbidden else ():
+        for path in collect_target_files(part) if forbidden else ():
             if WriteScope((path,), forbidden).find_outside([path]):
                 yield f"{at}.must_not_write: forbids {path!r}, which is a target of this step"
         for path in part.target_files:
@@ -146,7 +146,7 @@ def _find_shared(sub_tasks: Sequence[SubTask]) -> tuple[str, ...]:
     seen: set[str] = set()
     shared: dict[str, None] = {}
     for sub_task in sub_tasks:
-        own = {fold_case(path): path for path in written_by(sub_task)}
+        own = {fold_case(path): path for path in collect_target_files(sub_task)}
         shared |= dict.fromkeys(path for folded, path in own.items() if folded in seen)
         seen |= own.keys()
     return tuple(shared)
@@ -154,7 +154,7 @@ def _find_shared(sub_tasks: Sequence[SubTask]) -> tuple[str, ...]:
 
 def _check_context(plan: Plan, existing: Collection[str]) -> Iterator[str]:
     """Check that context files exist or are written by an earlier step."""
-    known, later = set(existing), {path for step in plan.steps for path in written_by(step)}
+    known, later = set(existing), {path for step in plan.steps for path in collect_target_files(step)}
     for number, step in enumerate(plan.steps):
         for at, part in _parts_of(step, number):
             for path in part.context_files:
@@ -162,11 +162,11 @@ def _check_context(plan: Plan, existing: Collection[str]) -> Iterator[str]:
                     continue
                 why = "no earlier step writes it" if path in later else "there is no such file"
                 yield f"{at}.context_files: {path!r}: {why}"
-        known |= {*written_by(step)}
+        known |= {*collect_target_files(step)}
 
 
 def _check_coverage(plan: Plan, targets: Sequence[str]) -> Iterator[str]:
-    covered = {path for step in plan.steps for path in written_by(step)}
+    covered = {path for step in plan.steps for path in collect_target_files(step)}
     for path in targets:
         if path not in covered:
             yield f"steps: no step has the file {path!r} of the task as a target"

@@ -10,7 +10,7 @@ from pydantic import Base64Bytes, TypeAdapter
 
 from forge_proxy.core.tasks.findings import Finding
 from forge_proxy.core.tasks.models import PlanStep, SubTask
-from forge_proxy.core.tasks.plan_validation import written_by
+from forge_proxy.core.tasks.plan_validation import collect_target_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class GatheredOutputs:
 
 def find_shared_paths(part: PlanStep | SubTask) -> tuple[str, ...]:
     """Return the targets of a step that are targets of none of its sub-tasks: each of them may write these."""
-    own = {path for sub_task in part.sub_tasks for path in written_by(sub_task)}
+    own = {path for sub_task in part.sub_tasks for path in collect_target_files(sub_task)}
     return tuple(path for path in part.target_files if path not in own)
 
 
@@ -46,8 +46,8 @@ def to_step(step: PlanStep, sub_task: SubTask) -> PlanStep:
 
     Beyond its targets it may write what all sub-tasks share, but never the targets of the others.
     """
-    own = {*written_by(sub_task)}
-    others = (path for other in step.sub_tasks for path in written_by(other) if path not in own)
+    own = {*collect_target_files(sub_task)}
+    others = (path for other in step.sub_tasks for path in collect_target_files(other) if path not in own)
     return PlanStep(
         id=sub_task.id,
         description=sub_task.description,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge_proxy.core.tasks.models import PlanStep, TaskDefinition
-from forge_proxy.core.tasks.plan_validation import written_by
+from forge_proxy.core.tasks.plan_validation import collect_target_files
 from forge_proxy.core.tasks.scopes import TEST_FILES, WriteScope
 
 _ALL = ("**",)
@@ -24,5 +24,5 @@ def scope_of_task(task: TaskDefinition, protected: Sequence[str], *, is_planned:
 
 def scope_of_step(whole: WriteScope, step: PlanStep) -> WriteScope:
     """Return the scope of a step: its targets, and what it declares beyond them, within that of the task."""
-    named = tuple(dict.fromkeys((*written_by(step), *step.may_write)))
+    named = tuple(dict.fromkeys((*collect_target_files(step), *step.may_write)))
     return WriteScope(named, (*whole.must_not, *step.must_not_write), within=whole.may)

@@ -144,7 +144,7 @@ class LarkReader:
     def _sequence(self, depth: int) -> Node:
         parts: list[Node] = []
         while (atom := self._atom(depth)) is not None:
-            parts.append(self._quantified(atom))
+            parts.append(self._read_quantifier(atom))
         if self._accept("operator", "->"):
             self._expect("rule")
         return in_order(parts)
@@ -157,7 +157,7 @@ class LarkReader:
             case "regex":
                 self._at += 1
                 label = "text" if token.text in _ANY_TEXT else f"text like /{_cut(token.text)}/"
-                return self._labelled(read_regex(token.text, token.flags), label)
+                return self._add_label(read_regex(token.text, token.flags), label)
             case "rule" | "terminal":
                 self._at += 1
                 if self._accept("operator", "{") or (self._in_terminal and token.kind == "rule"):
@@ -178,11 +178,11 @@ class LarkReader:
             if len(low.text) != 1 or len(high.text) != 1 or high.text < low.text:
                 raise UnsupportedGrammar("a range that is not of two characters in order")
             node = CharSet(((ord(low.text), ord(high.text)),), ignore_case=bool(low.flags))
-            return self._labelled(node, f"{_quote(low.text)} to {_quote(high.text)}")
+            return self._add_label(node, f"{_quote(low.text)} to {_quote(high.text)}")
         node = LiteralText(low.text, ignore_case=bool(low.flags))
-        return self._labelled(node, _label_of_text(low.text))
+        return self._add_label(node, _label_of_text(low.text))
 
-    def _quantified(self, node: Node) -> Node:
+    def _read_quantifier(self, node: Node) -> Node:
         for operator, low, high in (("?", 0, 1), ("*", 0, None), ("+", 1, None)):
             if self._accept("operator", operator):
                 return Repetition(node, low, high)
@@ -194,7 +194,7 @@ class LarkReader:
             raise UnsupportedGrammar("a repetition with such counts")
         return Repetition(node, least, most)
 
-    def _labelled(self, node: Node, label: str) -> Node:
+    def _add_label(self, node: Node, label: str) -> Node:
         return node if self._in_terminal else Labelled(node, label)
 
     def _with_labels(self, name: str, node: Node) -> Node:

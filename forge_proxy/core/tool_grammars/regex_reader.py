@@ -56,10 +56,10 @@ class RegexReader:
     def _sequence(self, depth: int) -> Node:
         parts: list[Node] = []
         while self._at < len(self._pattern) and self._peek() not in "|)":
-            parts.append(self._quantified(self._atom(depth)))
+            parts.append(self._read_quantifier(self._atom(depth)))
         return in_order(parts)
 
-    def _quantified(self, node: Node) -> Node:
+    def _read_quantifier(self, node: Node) -> Node:
         if self._accept("*"):
             node = Repetition(node)
         elif self._accept("+"):

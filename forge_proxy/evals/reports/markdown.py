@@ -42,8 +42,8 @@ def effect_rows(lines: Sequence[ReportLine]) -> list[tuple[str, ...]]:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(_escape(cell) for cell in line)} |" for line in lines)
 
 
-def _escaped(cell: str) -> str:
+def _escape(cell: str) -> str:
     return cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

@@ -37,13 +37,19 @@ def list_report(lines: Sequence[ReportLine]) -> str:
 def progress_report(lines: Sequence[ReportLine]) -> str:
     """Return the number of finished and planned runs of each configuration."""
     rows = [
-        (line.label, line.config.surface, line.config.ablation, f"{line.done}/{line.planned}", _left(line))
+        (
+            line.label,
+            line.config.surface,
+            line.config.ablation,
+            f"{line.done}/{line.planned}",
+            _describe_remaining(line),
+        )
         for line in lines
     ]
     return format_table(("model", "surface", "preset", "runs", "left"), rows)
 
 
-def _left(line: ReportLine) -> str:
+def _describe_remaining(line: ReportLine) -> str:
     return f"{line.planned - line.done} to go" if line.is_partial else "complete"
 
 

@@ -59,7 +59,7 @@ def parse_response(raw: bytes, *, verbatim: bool = False) -> dict[str, Json]:
     try:
         value: Json = orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
-        raise _unreadable(raw, exc) from exc
+        raise _explain_unreadable(raw, exc) from exc
     if not verbatim and raw.count(b"{") + raw.count(b"[") > _SHALLOW:
         _check_depth(value)
     if not is_object(value):
@@ -71,7 +71,7 @@ def parse_response(raw: bytes, *, verbatim: bool = False) -> dict[str, Json]:
     return value
 
 
-def _unreadable(raw: bytes, exc: orjson.JSONDecodeError) -> UnreadableResponse:
+def _explain_unreadable(raw: bytes, exc: orjson.JSONDecodeError) -> UnreadableResponse:
     start = raw[:64].strip().lower()
     if "limit" in exc.msg:  # "recursion limit" or "depth limit", depending on the version
         return NestedTooDeeply("nested too deeply")
@@ -163,7 +163,7 @@ class EventReader(ABC):
             events = self._events.feed(piece)
             if not events:
                 return self._pending.report(self._events.pending_bytes)
-            return self._counted(self._read(self._check_sizes(events)))
+            return self._count_chunks(self._read(self._check_sizes(events)))
         except TooLarge as exc:
             self.fault = without_traceback(exc)
             return []
@@ -175,9 +175,9 @@ class EventReader(ABC):
         try:
             if self._is_events:
                 last = self._events.end()
-                return self._counted(self._read(self._check_sizes([last]))) if last is not None else []
+                return self._count_chunks(self._read(self._check_sizes([last]))) if last is not None else []
             self.is_whole = True
-            return self._counted(self._read_whole(*self._check_sizes([bytes(self._body)])))
+            return self._count_chunks(self._read_whole(*self._check_sizes([bytes(self._body)])))
         except (TooLarge, UnreadableResponse) as exc:
             self.fault = without_traceback(exc)
             return []
@@ -206,7 +206,7 @@ class EventReader(ABC):
                 raise TooLarge(f"an event that takes more than {8 * self._limit} bytes")
         return events
 
-    def _counted(self, chunks: list[Chunk]) -> list[Chunk]:
+    def _count_chunks(self, chunks: list[Chunk]) -> list[Chunk]:
         """Return the chunks after adding them to the buffered size. Raises `TooLarge`."""
         if self._size is not None:
             for chunk in chunks:

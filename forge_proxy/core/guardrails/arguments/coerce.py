@@ -104,7 +104,7 @@ class _Coercer:
         place = render_path(path)
         if isinstance(value, str):
             if "string" in kinds:
-                yield from self._respelled(view, value, place)
+                yield from self._respell(view, value, place)
                 return
             for read in parse_spelled(value, kinds):
                 change = f"{place}: string → {kind_of(read)}"
@@ -116,9 +116,9 @@ class _Coercer:
             yield write(value), (f"{place}: {kind_of(value)} → string",)
         yield from self._parts(view, value, path)
         if "array" in kinds and value is not None and not is_list(value):
-            yield from self._wrapped(view, value, path)
+            yield from self._wrap(view, value, path)
 
-    def _respelled(self, view: SchemaAlternatives, value: str, place: str) -> Iterator[CoercedArguments]:
+    def _respell(self, view: SchemaAlternatives, value: str, place: str) -> Iterator[CoercedArguments]:
         """Yield the only enum value that differs just in case or surrounding white space."""
         folded = value.strip().casefold()
         alike = [text for text in self._schema.constants(view) if text.strip().casefold() == folded]
@@ -135,7 +135,7 @@ class _Coercer:
     def _object(
         self, view: SchemaAlternatives, value: dict[str, Json], path: Path
     ) -> tuple[dict[str, Json], tuple[str, ...]]:
-        names = self._renamed(view, value, path)
+        names = self._match_parameters(view, value, path)
         coerced: dict[str, Json] = {}
         changes: list[str] = []
         for written_name, part in value.items():
@@ -146,7 +146,7 @@ class _Coercer:
             changes += more
         return (coerced, tuple(changes)) if changes else (value, ())
 
-    def _renamed(self, view: SchemaAlternatives, value: JsonObject, path: Path) -> dict[str, str]:
+    def _match_parameters(self, view: SchemaAlternatives, value: JsonObject, path: Path) -> dict[str, str]:
         """Return the parameter for each unknown name. A name with a typo also requires a valid value."""
         missing = [name for name in view.known if name not in value]
         unknown = [name for name in value if not view.describes(name)] if missing else []
@@ -174,7 +174,7 @@ class _Coercer:
             changes += more
         return (coerced, tuple(changes)) if changes else (value, ())
 
-    def _wrapped(self, view: SchemaAlternatives, value: Json, path: Path) -> Iterator[CoercedArguments]:
+    def _wrap(self, view: SchemaAlternatives, value: Json, path: Path) -> Iterator[CoercedArguments]:
         """Yield a list with the value as its only element, if the schema restricts the elements."""
         for choice in self._choices(view):
             schemas = choice.item(0)

@@ -41,24 +41,28 @@ _LIMITS = {
 
 def explain_error(error: jsonschema_rs.ValidationError, depth: int = 0) -> tuple[str, ...]:
     """Return the faults, each as "`path`: reason". A missed alternative yields all faults that it still has."""
-    place = _quoted(error.instance_path) or "arguments"
+    place = _quote_path(error.instance_path) or "arguments"
     facts: dict[str, Any] = error.kind.as_dict()
     match error.kind.name:
         case "required":
-            return (f"{_quoted([*error.instance_path, facts['property']])}: required, missing",)
+            return (f"{_quote_path([*error.instance_path, facts['property']])}: required, missing",)
         case "type":
-            return (f"{place}: expected {' or '.join(facts['types'])}, {_got(error)}",)
+            return (f"{place}: expected {' or '.join(facts['types'])}, {_describe_instance(error)}",)
         case "enum":
-            return (f"{place}: expected one of {_cut(write(facts['options']), _MAX_OPTIONS)}, {_got(error)}",)
+            return (
+                f"{place}: expected one of {_cut(write(facts['options']), _MAX_OPTIONS)}, {_describe_instance(error)}",
+            )
         case "additionalProperties" | "unevaluatedProperties":
-            names = ", ".join(_quoted([*error.instance_path, name]) for name in facts["unexpected"][:8])
+            names = ", ".join(_quote_path([*error.instance_path, name]) for name in facts["unexpected"][:8])
             return (f"{names}: no such parameter",)
         case "anyOf" | "oneOf" if depth < _MAX_DEPTH:
             return _of_alternatives(error, facts["context"], place, depth)
         case name if name in _LIMITS and len(facts) == 1:
             (limit,) = facts.values()
             wanted = limit if name in ("pattern", "format") else write(limit)
-            return (f"{place}: expected {_LIMITS[name].format(_cut(wanted, _MAX_OPTIONS))}, {_got(error)}",)
+            return (
+                f"{place}: expected {_LIMITS[name].format(_cut(wanted, _MAX_OPTIONS))}, {_describe_instance(error)}",
+            )
         case _:
             return (f"{place}: {error.message if len(error.message) <= 200 else f'breaks the rule {error.kind.name}'}",)
 
@@ -85,7 +89,9 @@ def _of_alternatives(
                 write(value) for value in facts.get("options", [facts.get("expected_value")])
             ]
     if not near:
-        return (f"{place}: expected {_cut(' or '.join(dict.fromkeys(wanted)), _MAX_OPTIONS)}, {_got(error)}",)
+        return (
+            f"{place}: expected {_cut(' or '.join(dict.fromkeys(wanted)), _MAX_OPTIONS)}, {_describe_instance(error)}",
+        )
     # Alternatives often differ by a constant (a discriminator): the one whose constant matches is the intended one.
     near = [faults for faults in near if all(fault.kind.name != "const" for fault in faults)] or near
     lacking = [tuple(reason for fault in faults for reason in explain_error(fault, depth + 1)) for faults in near[:3]]
@@ -108,11 +114,11 @@ def render_path(parts: Iterable[str | int]) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in path)
 
 
-def _quoted(path: Sequence[str | int]) -> str:
+def _quote_path(path: Sequence[str | int]) -> str:
     return f"`{render_path(path)}`" if path else ""
 
 
-def _got(error: jsonschema_rs.ValidationError) -> str:
+def _describe_instance(error: jsonschema_rs.ValidationError) -> str:
     return f"got {_render(error.instance)}"
 
 

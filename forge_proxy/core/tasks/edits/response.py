@@ -55,7 +55,7 @@ def apply_response(response: LLMResponse, before: Mapping[str, bytes | None], sc
     faults: list[EditFault] = []
     rejected = [*_find_rejected(response, scope), *(RejectedFile(path, _TWICE) for path in sorted(twice))]
     bad = {one.path for one in rejected}
-    for part in (*response.files, *_joined(response)):
+    for part in (*response.files, *_join_by_file(response)):
         if part.path in bad:
             continue
         try:
@@ -93,7 +93,7 @@ def _find_rejected(response: LLMResponse, scope: WriteScope) -> Iterator[Rejecte
         seen.add(file.path)
 
 
-def _joined(response: LLMResponse) -> Iterator[FileEdits]:
+def _join_by_file(response: LLMResponse) -> Iterator[FileEdits]:
     """Yield the edits of each file together, in the order of the response."""
     paths = dict.fromkeys(edits.path for edits in response.edits)
     for path in paths:

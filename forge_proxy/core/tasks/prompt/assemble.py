@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from forge_proxy.core.tasks.findings import Finding
 from forge_proxy.core.tasks.models import AssembledContext, Plan, PlanStep, ResponseForm, TaskDefinition
 from forge_proxy.core.tasks.operations import OPERATIONS, OperationName
-from forge_proxy.core.tasks.plan_validation import written_by
+from forge_proxy.core.tasks.plan_validation import collect_target_files
 from forge_proxy.core.tasks.prompt.domains import DOMAINS
 from forge_proxy.core.tasks.prompt.error_section import render_errors, render_failed_edits
 from forge_proxy.core.tasks.prompt.requirements import render_requirements, render_scope
@@ -117,7 +117,7 @@ def render_outline(plan: Plan | None, step: PlanStep | None = None, above: str =
     lines = [f"{number}. {one.id}: {one.description}" for number, one in enumerate(plan.steps if plan else (), 1)]
     parts = [above] if above else ["The plan of the task:\n\n" + "\n".join(lines)] if lines else []
     if step is not None:
-        names = [f"- {one.id}: {one.description} ({_list(written_by(one))})" for one in step.sub_tasks]
+        names = [f"- {one.id}: {one.description} ({_list(collect_target_files(one))})" for one in step.sub_tasks]
         parts.append(f"The sub-tasks of `{step.id}`, which run at the same time:\n\n" + "\n".join(names))
     return "\n\n".join(parts)
 

@@ -74,7 +74,7 @@ class PartDecoder:
                 return self._document(block, source, at)
             case {"type": "search_result", "content": found} if not is_inner:
                 texts = self.decode(read_blocks(found, f"{at}.content"), f"{at}.content", is_inner=True)
-                return [_titled(block, to_content(texts))]
+                return [_add_title(block, to_content(texts))]
             case {"type": "tool_reference", "tool_name": str(name)}:
                 return [build_text_part(f"The tool {name} is available.")]
             case {"type": "compaction", "content": str(summary)}:
@@ -92,7 +92,7 @@ class PartDecoder:
             self._dropped.add(f"{at}.citations", "models do not cite documents")
         match source:
             case {"type": "text", "data": str(text)}:
-                return [_titled(block, text)]
+                return [_add_title(block, text)]
             case {"type": "content", "content": content}:
                 inside = f"{at}.source.content"
                 parts = self.decode(read_blocks(content, inside), inside, is_inner=True)
@@ -119,7 +119,7 @@ def _read_url(source: JsonObject, at: str, default: str) -> str:
             raise InvalidRequest(at, "expected {type: base64, media_type, data} or {type: url, url}")
 
 
-def _titled(block: JsonObject, text: Json) -> Part:
+def _add_title(block: JsonObject, text: Json) -> Part:
     title = _describe(block)
     return build_text_part(f"{title}\n{text}" if title else str(text))
 

@@ -55,15 +55,15 @@ def decode_embed(body: JsonObject) -> DecodedEmbedRequest:
     out: dict[str, Json] = {"input": given}
     if (dimensions := fields.read_count(body, "dimensions", least=1)) is not None:
         out["dimensions"] = dimensions
-    return _decoded(body, out, is_single=False)
+    return _decode_common(body, out, is_single=False)
 
 
 def decode_embeddings(body: JsonObject) -> DecodedEmbedRequest:
     """Decode the parsed body of `/api/embeddings`. Raises `InvalidRequest`."""
-    return _decoded(body, {"input": fields.read_text(body, "prompt")}, is_single=True)
+    return _decode_common(body, {"input": fields.read_text(body, "prompt")}, is_single=True)
 
 
-def _decoded(body: JsonObject, out: dict[str, Json], *, is_single: bool) -> DecodedEmbedRequest:
+def _decode_common(body: JsonObject, out: dict[str, Json], *, is_single: bool) -> DecodedEmbedRequest:
     model = fields.read_optional_text(body, "model")
     if model is not None:
         out["model"] = model

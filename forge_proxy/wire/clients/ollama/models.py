@@ -31,7 +31,7 @@ def encode_tags(cards: Sequence[ModelCard]) -> JsonObject:
 
 def encode_loaded(cards: Sequence[ModelCard]) -> JsonObject:
     """Return the models that are loaded."""
-    return {"models": [_loaded(card) for card in cards]}
+    return {"models": [_encode_loaded(card) for card in cards]}
 
 
 def encode_shown(card: ModelCard) -> JsonObject:
@@ -90,7 +90,7 @@ def _summary(card: ModelCard) -> dict[str, Json]:
     }
 
 
-def _loaded(card: ModelCard) -> JsonObject:
+def _encode_loaded(card: ModelCard) -> JsonObject:
     entry = _summary(card)
     loaded: dict[str, Json] = {**entry, "size_vram": entry["size"], "expires_at": _NEVER}
     if card.window is not None:

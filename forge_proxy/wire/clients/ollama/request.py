@@ -95,7 +95,7 @@ def decode_chat(body: JsonObject) -> DecodedOllamaRequest:
     """Decode the parsed body of `/api/chat`. Raises `InvalidRequest` with the path of the field."""
     messages = convert_messages(body)
     if not messages:
-        return _loading(body, CHAT)
+        return _decode_load_request(body, CHAT)
     return _decode(body, messages, CHAT)
 
 
@@ -104,7 +104,7 @@ def decode_generate(body: JsonObject) -> DecodedOllamaRequest:
     prompt, images = fields.read_optional_text(body, "prompt") or "", read_images(body)
     unsupported = tuple(name for name in _ONLY_OLLAMA if body.get(name))
     if not prompt and not images and not unsupported:
-        return _loading(body, GENERATE)
+        return _decode_load_request(body, GENERATE)
     messages: list[Json] = [{"role": "user", "content": build_user_content(prompt, images)}]
     if system := fields.read_optional_text(body, "system"):
         messages.insert(0, {"role": "system", "content": system})
@@ -138,7 +138,7 @@ def _decode(body: JsonObject, messages: list[Json], form: ResponseForm) -> Decod
     return DecodedOllamaRequest(chat, form, body)
 
 
-def _loading(body: JsonObject, form: ResponseForm) -> DecodedOllamaRequest:
+def _decode_load_request(body: JsonObject, form: ResponseForm) -> DecodedOllamaRequest:
     """Return the request to load a model, or to unload it: one without a prompt."""
     stream = fields.read_flag(body, "stream", "stream", default=True)
     chat = ChatRequest(body, model=fields.read_optional_text(body, "model"), stream=stream, is_converted=True)

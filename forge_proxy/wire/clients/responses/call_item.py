@@ -26,7 +26,7 @@ class CallItem(OutputItem):
     def open(self, function: str, tool: OfferedTool | None) -> list[ItemEvent]:
         """Begin the item: the model calls `function`, the client's `tool`. Client tools begin at their end."""
         self._name, self._tool = function, tool
-        return [] if self._kind == "client" else [self.added(self.item("in_progress"))]
+        return [] if self._kind == "client" else [self.encode_added(self.item("in_progress"))]
 
     def add(self, arguments: str) -> list[ItemEvent]:
         """Add arguments. Those of other tools than functions are only sent when they can be decoded."""
@@ -52,8 +52,8 @@ class CallItem(OutputItem):
                 ends = [self.event("custom_tool_call_input.delta", delta=text)] if text else []
                 ends.append(self.event("custom_tool_call_input.done", input=text))
             case _:
-                ends = [self.added(self.item("in_progress"))]
-        return [*ends, self.done(status)]
+                ends = [self.encode_added(self.item("in_progress"))]
+        return [*ends, self.encode_done(status)]
 
     def item(self, status: ItemStatus) -> dict[str, Json]:
         """Return the item, of the type that the client's tool has."""

@@ -36,11 +36,11 @@ class OutputItem(ABC):
         """Return an event about a part of the item."""
         return {"type": f"response.{kind}", "output_index": self.index, "item_id": self.id, **fields}
 
-    def added(self, item: Json) -> ItemEvent:
+    def encode_added(self, item: Json) -> ItemEvent:
         """Return the event that begins the item."""
         return {"type": "response.output_item.added", "output_index": self.index, "item": item}
 
-    def done(self, status: ItemStatus) -> ItemEvent:
+    def encode_done(self, status: ItemStatus) -> ItemEvent:
         """Return the event that ends the item."""
         return {"type": "response.output_item.done", "output_index": self.index, "item": self.item(status)}
 
@@ -57,7 +57,7 @@ class MessageItem(OutputItem):
 
     def open(self) -> list[ItemEvent]:
         """Return the event that begins the item."""
-        return [self.added(self.item("in_progress"))]
+        return [self.encode_added(self.item("in_progress"))]
 
     def add(self, kind: PartType, text: str, logprobs: LogProbs | None = None) -> list[ItemEvent]:
         """Add text to the current part, or begin one of another type."""
@@ -75,7 +75,7 @@ class MessageItem(OutputItem):
 
     def close(self, status: ItemStatus) -> list[ItemEvent]:
         """Return the events that end the item."""
-        return [*self._end_part(), self.done(status)]
+        return [*self._end_part(), self.encode_done(status)]
 
     def item(self, status: ItemStatus) -> dict[str, Json]:
         """Return the item with its complete parts."""
@@ -114,7 +114,7 @@ class ReasoningItem(OutputItem):
     def open(self) -> list[ItemEvent]:
         """Return the events that begin the item."""
         item: dict[str, Json] = {"id": self.id, "type": "reasoning", "status": "in_progress", "summary": []}
-        return [self.added(item), self.event(f"{self._part_kind}.added", **self._place, part=self._part(""))]
+        return [self.encode_added(item), self.event(f"{self._part_kind}.added", **self._place, part=self._part(""))]
 
     def add(self, text: str) -> list[ItemEvent]:
         """Add reasoning."""
@@ -127,7 +127,7 @@ class ReasoningItem(OutputItem):
         return [
             self.event(f"{self._kind}.done", **self._place, text=text),
             self.event(f"{self._part_kind}.done", **self._place, part=self._part(text)),
-            self.done(status),
+            self.encode_done(status),
         ]
 
     def item(self, status: ItemStatus) -> dict[str, Json]:

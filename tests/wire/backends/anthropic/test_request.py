@@ -251,13 +251,13 @@ def test_fields_that_a_model_rejects_are_omitted(need: UnsupportedFeature, absen
     said = call({"tools": [A], "tool_choice": "required", "temperature": 0.1})
 
     assert absent in encode_call(said, ModelFacts())[0]
-    assert absent not in encode_call(replace(said, dialect=Dialect().avoiding(need)), ModelFacts())[0]
+    assert absent not in encode_call(replace(said, dialect=Dialect().avoid(need)), ModelFacts())[0]
 
 
 def test_an_answer_that_a_model_does_not_go_on_with_is_followed_by_a_user() -> None:
     said = call(
         {"messages": [USER, {"role": "assistant", "content": "It is"}]},
-        dialect=Dialect().avoiding(UnsupportedFeature.USER_LAST),
+        dialect=Dialect().avoid(UnsupportedFeature.USER_LAST),
     )
 
     messages: Any = encode_call(said, ModelFacts())[0]["messages"]

@@ -64,17 +64,17 @@ def test_roles_are_mapped_as_needed(
 ) -> None:
     dialect = Dialect()
     for need in needs:
-        dialect = dialect.avoiding(need)
+        dialect = dialect.avoid(need)
 
     assert adapt_roles(messages, dialect) == written
 
 
 @pytest.mark.parametrize("need", UnsupportedFeature)
 def test_a_need_is_met_once(need: UnsupportedFeature) -> None:
-    dialect = Dialect().avoiding(need)
+    dialect = Dialect().avoid(need)
 
     assert dialect != Dialect()
-    assert dialect.avoiding(need) == dialect
+    assert dialect.avoid(need) == dialect
     assert dialect.changes
 
 

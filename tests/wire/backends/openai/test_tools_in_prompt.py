@@ -90,11 +90,11 @@ def test_corrections_are_text_too() -> None:
 
 
 def test_a_strict_template_gets_roles_that_take_turns() -> None:
-    strict = PROMPT.avoiding(UnsupportedFeature.ALTERNATION)
+    strict = PROMPT.avoid(UnsupportedFeature.ALTERNATION)
     history = (calls(("1", "now", "{}")), result("1", "x"), USER, USER)
 
     roles = [message["role"] for message in sent(SYSTEM, USER, *history, dialect=strict)["messages"]]
-    unsystematic = sent(SYSTEM, USER, *history, dialect=strict.avoiding(UnsupportedFeature.NO_SYSTEM))["messages"]
+    unsystematic = sent(SYSTEM, USER, *history, dialect=strict.avoid(UnsupportedFeature.NO_SYSTEM))["messages"]
 
     assert roles == ["system", "user", "assistant", "user"]
     assert [message["role"] for message in unsystematic] == ["user", "assistant", "user"]
@@ -123,11 +123,11 @@ def test_a_required_call_is_restricted_to_the_described_form() -> None:
 
 
 def test_simplified_schemas_are_described_if_needed() -> None:
-    told = sent(USER, dialect=PROMPT.avoiding(UnsupportedFeature.PLAIN_SCHEMAS))["messages"][0]["content"]
+    told = sent(USER, dialect=PROMPT.avoid(UnsupportedFeature.PLAIN_SCHEMAS))["messages"][0]["content"]
 
     assert "pattern" not in told
 
 
 @pytest.mark.parametrize(("usual", "then"), [("auto", "prompt"), ("native", "native"), ("prompt", "prompt")])
 def test_a_rejection_of_tools_counts_in_auto_mode(usual: Any, then: str) -> None:
-    assert Dialect(tools=usual).avoiding(UnsupportedFeature.NO_TOOLS).tools == then
+    assert Dialect(tools=usual).avoid(UnsupportedFeature.NO_TOOLS).tools == then
