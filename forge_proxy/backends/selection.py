@@ -139,7 +139,7 @@ def refuse_contradictions(config: BackendConfig, models: Mapping[str, ModelEntry
             "backend.gguf and backend.url exclude each other: a running server has its model already"
         )
     if config.api_key is not None and config.url is not None and "@" in urlsplit(config.url).netloc:
-        raise BackendChoiceError("backend.url holds a user name, and backend.api_key is set: only one can be sent")
+        raise BackendChoiceError("backend.url holds a user name, and backend.api_key is set: remove one of them")
     if kind == "embedded" and config.url is not None:
         raise BackendChoiceError("backend.url names a running server; remove it to use the embedded backend")
     if config.gguf is not None and kind not in (None, *_MANAGED_KINDS):

@@ -2,7 +2,8 @@
 
 A timer of 5 ms runs in the daemon's own event loop. Between two of its ticks the loop's thread serves no other timer,
 so the CPU time between them is the lag that the daemon itself causes. Unlike the latency that a client measures, it
-does not depend on the load of the machine. The attack suite reads the longest intervals from a file that both processes map.
+does not depend on the load of the machine. The attack suite reads the longest intervals from a
+file that both processes map.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from forge_proxy.backends.selection import refuse_contradictions
 def test_credentials_in_the_url_and_a_key_exclude_each_other_and_the_error_has_neither() -> None:
     url = "http://ann:secret@model:8080"
 
-    with pytest.raises(BackendChoiceError, match="only one can be sent") as caught:
+    with pytest.raises(BackendChoiceError, match="remove one of them") as caught:
         refuse_contradictions(BackendConfig.model_validate({"url": url, "api_key": "secret"}))
     refuse_contradictions(BackendConfig.model_validate({"url": url}))
 
