@@ -28,10 +28,15 @@ PROTECTED = (
     "azure-pipelines.yml",
     "bitbucket-pipelines.yml",
     "**/*.lock",
+    "**/*.lockb",
+    "**/*.lockfile",
     "**/package-lock.json",
     "**/npm-shrinkwrap.json",
     "**/pnpm-lock.yaml",
     "**/go.sum",
+    "**/go.work.sum",
+    "**/packages.lock.json",
+    "**/Package.resolved",
 )
 """Patterns of paths that no task writes by default: what runs elsewhere after a merge, what controls how git treats
 files, and what tools generate.
@@ -53,7 +58,8 @@ TEST_FILES = (
 class WriteScope:
     """Patterns of paths that may be written, and of paths that may not. `**` also matches across folders.
 
-    Case does not matter in `must_not`: on other systems, `.GitHub` is the folder `.github`.
+    Case does not matter in `must_not`: on other systems, `.GitHub` is the folder `.github`. In it, `folder/**` is also
+    a file with the name of the folder.
     """
 
     may: tuple[str, ...]
@@ -64,7 +70,10 @@ class WriteScope:
     def permits(self, path: str) -> bool:
         """Whether the path may be written."""
         is_named = find_path_fault(path) is None and _matches(path, self.may) and _matches(path, self.within)
-        return is_named and not any(_compiled(fold_case(one)).fullmatch(fold_case(path)) for one in self.must_not)
+        if not is_named:
+            return False
+        folded, must_not = fold_case(path), _fold_all(self.must_not)
+        return not (_matches(folded, must_not) or _matches(f"{folded}/", must_not))
 
     def find_outside(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Return the paths that may not be written."""
@@ -89,6 +98,11 @@ def is_pattern(text: str) -> bool:
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:
     return any(_compiled(pattern).fullmatch(path) for pattern in patterns)
+
+
+@lru_cache(maxsize=256)
+def _fold_all(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(fold_case, patterns))
 
 
 @lru_cache(maxsize=1024)

@@ -54,6 +54,9 @@ def test_d8_a_scope_permits_what_its_patterns_match(patterns: tuple[str, ...], p
         ".ci/run",
         ".GitHub/workflows/ci.yml",
         "a/.GITATTRIBUTES",
+        ".forge",
+        "bun.lockb",
+        "a/Package.resolved",
     ],
 )
 def test_d8_protected_paths_are_outside_every_scope(path: str) -> None:
