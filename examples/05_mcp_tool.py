@@ -12,7 +12,7 @@ import httpx
 from mcp.server.mcpserver import MCPServer
 
 from forge_proxy import ProxyServer
-from forge_proxy.settings import given
+from forge_proxy.settings import build_settings
 
 server = MCPServer("weather", log_level="WARNING")
 
@@ -41,7 +41,7 @@ def main() -> None:
     program = {"command": sys.executable, "args": [str(Path(__file__).resolve()), "server"]}
     with tempfile.TemporaryDirectory() as folder:
         store = {"url": f"sqlite+aiosqlite:///{folder}/runs.db"}
-        settings = given({"tools": {"mcp": {"servers": {"weather": program}}}, "store": store})
+        settings = build_settings({"tools": {"mcp": {"servers": {"weather": program}}}, "store": store})
         with ProxyServer(settings, backend="embedded", port=0) as proxy:
             runs = f"{proxy.url.removesuffix('/v1')}/admin/v1/runs"
             run = httpx.post(runs, json=SUBMISSION, timeout=60).raise_for_status().json()
