@@ -15,6 +15,7 @@ from forge_proxy.core.tasks.errors import GitFailed, RepositoryUnusable
 from forge_proxy.git.worktree_records import WorktreeRecords
 from tests.fakes.processes import ROOT
 from tests.fakes.repository import create_repository, repositories_of
+from tests.properties import sample
 
 
 def names_in(path: str) -> list[str]:
@@ -271,3 +272,39 @@ def test_a_record_that_cannot_be_parsed_is_none(tmp_path: Path) -> None:
 
     assert records.read(Path("/repo"), "t1") is None
     assert list(records) == []
+
+
+_COLLECTS = """
+import asyncio, sys
+from pathlib import Path
+from tests.fakes.repository import repositories_of
+
+async def main():
+    state, path, commit = sys.argv[1:]
+    repositories = repositories_of(Path(state), Path(path))
+    for number in range(4):
+        await repositories.create_worktree(path, f"t{number}", commit)
+    await repositories.create_worktree(path, "t1.sub.a", commit)
+    print("ready", flush=True)
+    await repositories.remove_leftovers({"t3"})
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("milliseconds", sample([0, 15, 30, 40, 60, 80], 5))
+async def test_gc_completes_what_it_had_begun_when_the_daemon_was_killed(tmp_path: Path, milliseconds: int) -> None:
+    repository = create_repository(tmp_path / "repo", {f"f{number}.py": "x\n" for number in range(200)})
+    _kill_after([sys.executable, "-c", _COLLECTS, str(tmp_path), str(repository.path), repository.head()],
+                milliseconds / 1000)  # fmt: skip
+
+    repositories = repositories_of(tmp_path, repository.path)
+    await repositories.remove_leftovers({"t3"})
+
+    assert repositories.list_leftovers({"t3"}) == []
+    branches = repository.git("branch", "--list", "--format=%(refname:short)", "forge/*").split()
+    assert branches == [f"forge/t{number}" for number in range(4)]  # those of sub-tasks are deleted
+    assert len(repository.git("worktree", "list").splitlines()) == 2
+    kept = await repositories.open_worktree(str(repository.path), "t3", repository.head())
+    assert await repositories.changed_files(kept) == []
+    assert len(await repositories.list_files(kept)) == 200
