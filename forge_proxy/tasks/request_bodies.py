@@ -23,10 +23,21 @@ _STREAMED: JsonObject = {"stream": True, "stream_options": {"include_usage": Tru
 
 @dataclass(frozen=True, slots=True)
 class ResponseCorrection:
-    """A response that was invalid, and why."""
+    """A response that was invalid, and why. `room` is how many characters both may have; None for any number."""
 
     response: str
     reason: str
+    room: int | None = None
+
+    @property
+    def messages(self) -> tuple[JsonObject, JsonObject]:
+        """The messages that ask for a valid response. If they do not fit, the response is quoted in part."""
+        text = f"The response is invalid: {self.reason}. Respond again, completely, in the required form."
+        quoted = self.response
+        if self.room is not None:
+            quoted = quoted[: max(0, self.room - len(text))]
+        # An empty message of the assistant keeps the roles alternating, which some chat templates require.
+        return {"role": "assistant", "content": quoted}, {"role": "user", "content": text}
 
 
 def add_schema_note(context: AssembledContext, schema: JsonObject) -> AssembledContext:
@@ -48,9 +59,7 @@ def build_body(
         {"role": "user", "content": context.user_prompt},
     ]
     if correction is not None:
-        messages.append({"role": "assistant", "content": correction.response})
-        text = f"The response is invalid: {correction.reason}. Respond again, completely, in the required form."
-        messages.append({"role": "user", "content": text})
+        messages += correction.messages
     body: dict[str, Json] = {"messages": messages, "max_tokens": limit, **tier.sampling}
     if tier.thinking is not None:
         body["chat_template_kwargs"] = {"enable_thinking": tier.thinking}

@@ -18,6 +18,7 @@ from forge_proxy.core.requests.records import RequestOrigin, TokenCounts
 from forge_proxy.core.stream import Chunk
 from forge_proxy.core.tasks.models import AssembledContext, CallMethod, CapabilityTier, LLMCallResult, ResponseForm
 from forge_proxy.core.tasks.operations import ResponseKind
+from forge_proxy.core.tasks.prompt.assemble import CHARACTERS_PER_TOKEN
 from forge_proxy.core.tasks.records import CallForm, CallTerms
 from forge_proxy.core.tasks.responses import ResponseCutOff, ResponseInvalid
 from forge_proxy.engine.answer import Engine
@@ -164,7 +165,7 @@ class StructuredCaller:
             except ResponseInvalid as error:
                 if number > 1:
                     raise
-                correction = ResponseCorrection(reply.text, str(error))
+                correction = ResponseCorrection(reply.text, str(error), _find_room(wanted, limit, terms.window, reply))
             else:
                 result = LLMCallResult(
                     reply.text, wanted.tier, reply.model, wanted.form, costs.tokens.prompt, costs.tokens.cached,
@@ -220,6 +221,14 @@ def _form_for(config: TierConfig, kind: ResponseKind, card: CapabilityCard | Non
     if is_limited:
         return CallForm("json", "response_format")
     return CallForm("json", "tool" if card is not None and card.calls else "prompt")
+
+
+def _find_room(wanted: StructuredCall[Any], limit: int, window: int | None, reply: ModelReply) -> int | None:
+    """Return the characters that a correction of a reply may have; None if the window is not known."""
+    if window is None:
+        return None
+    written = len(reply.text) / reply.tokens.completion if reply.tokens.completion else CHARACTERS_PER_TOKEN
+    return max(0, int((window - wanted.context.tokens - limit) * min(written, CHARACTERS_PER_TOKEN)))
 
 
 def _find_more_room(wanted: StructuredCall[Any], limit: int, window: int | None) -> int | None:

@@ -103,3 +103,26 @@ async def test_d33_a_schema_in_the_prompt_counts_against_the_window(folder: Path
 
         assert f"the prompt has {noted} tokens and its response 64, but the window has only {window}" in done.state.halt
         assert world.model.made("generate") == []
+
+
+async def test_s_errors_a_correction_quotes_as_much_of_the_response_as_fits_into_the_window(folder: Path) -> None:
+    rules = ({**GOOD, "fault": "bad_json", "times": 1}, GOOD)
+    tiers: dict[str, Any] = {"generation": {"response_form": "json", "method": "response_format", "max_output": 64}}
+
+    async def correction(name: str, window: int) -> tuple[list[str], int]:
+        async with open_world(folder / name, *rules, tiers=tiers, window=window) as world:
+            done = await world.run()
+            assert done.job.status == "requires_action", done.state.halt
+            (event,) = [event for event in await world.events() if event.type == "assembled"]
+            (corrected,) = world.model.made("correction")
+            messages = [str(message["content"]) for message in corrected.body["messages"]]
+            return messages, orjson.loads(event.data)["tokens"]
+
+    whole, tokens = await correction("large", 32_768)
+    for free in (45, 30, 0):
+        cut, _ = await correction(f"small {free}", tokens + 64 + free)
+
+        assert len(cut) == len(whole) == 4
+        assert len(cut[2]) < len(whole[2])
+        assert whole[2].startswith(cut[2])
+        assert not cut[2] or len(cut[2] + cut[3]) <= 4 * free
