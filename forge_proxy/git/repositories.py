@@ -10,7 +10,15 @@ from cachetools import LRUCache
 
 from forge_proxy.core.tasks.errors import GitFailed, RepositoryUnusable, UnsafePath
 from forge_proxy.core.tasks.ids import is_sub_task_id
-from forge_proxy.core.tasks.workspace import FileContent, Leftover, MergeMethod, MergeResult, RepositoryState, Worktree
+from forge_proxy.core.tasks.workspace import (
+    FileContent,
+    Leftover,
+    MergeMethod,
+    MergeResult,
+    ReadTaskIds,
+    RepositoryState,
+    Worktree,
+)
 from forge_proxy.git import changes, review
 from forge_proxy.git.allowed import AllowedRepositories
 from forge_proxy.git.clean_worktrees import CleanWorktrees
@@ -18,6 +26,7 @@ from forge_proxy.git.files import WorktreeFiles
 from forge_proxy.git.inspection import inspect_repository
 from forge_proxy.git.program import GitProgram
 from forge_proxy.git.repository import GitRepository, check_commit, find_folder, open_repository
+from forge_proxy.git.worktree_records import WorktreeRecord
 from forge_proxy.git.worktrees import OpenWorktree, WorktreeFolder, delete_branch
 
 _MAX_DIFF_BYTES = 1024 * 1024
@@ -147,19 +156,14 @@ class GitRepositories:
             self._committed[key] = await (await self._open(Path(repository))).read_committed(commit, path)
         return self._committed[key]
 
-    def list_leftovers(self, active: Collection[str]) -> Sequence[Leftover]:
-        """Return the worktrees of tasks that are not `active`."""
-        return [
-            Leftover(record.task_id, str(record.repository), str(self._worktrees.path_of(record)), record.branch)
-            for record in self._worktrees.list_records() if record.task_id not in active and not record.is_released
-        ]  # fmt: skip
+    async def list_leftovers(self, read_active: ReadTaskIds) -> Sequence[Leftover]:
+        """See `Repositories`."""
+        return self._describe(await self._find_leftovers(read_active))
 
-    async def remove_leftovers(self, active: Collection[str]) -> Sequence[Leftover]:
-        """Remove the worktrees of tasks that are not `active`, and return them. Branches of sub-tasks go with them."""
-        found = self.list_leftovers(active)
-        for record in self._worktrees.list_records():
-            if record.task_id in active:
-                continue
+    async def remove_leftovers(self, read_active: ReadTaskIds) -> Sequence[Leftover]:
+        """See `Repositories`. Branches of sub-tasks go with their worktrees."""
+        found = await self._find_leftovers(read_active)
+        for record in found:
             try:
                 repository = await self._open(record.repository)
                 keep = not is_sub_task_id(record.task_id)
@@ -167,7 +171,18 @@ class GitRepositories:
             except RepositoryUnusable:  # it was moved or deleted
                 pass
             await self._worktrees.discard(record)
-        return found
+        return self._describe(found)
+
+    async def _find_leftovers(self, read_active: ReadTaskIds) -> Sequence[WorktreeRecord]:
+        records = [*self._worktrees.list_records()]
+        active = await read_active()
+        return [record for record in records if record.task_id not in active]
+
+    def _describe(self, records: Sequence[WorktreeRecord]) -> Sequence[Leftover]:
+        return [
+            Leftover(record.task_id, str(record.repository), str(self._worktrees.path_of(record)), record.branch)
+            for record in records if not record.is_released
+        ]  # fmt: skip
 
     async def _open(self, path: Path) -> GitRepository:
         """Open a repository, once while it stays where it is."""

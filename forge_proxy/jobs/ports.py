@@ -81,6 +81,13 @@ class JobStore(Protocol):
         """
         ...
 
+    async def find_claimed(self, claim: IdempotencyClaim) -> StoredJob | None:
+        """Return the job that was stored with the key of `claim`; None if there is none.
+
+        Raises `JobConflict` if its submission was different.
+        """
+        ...
+
     async def get(self, job_id: str) -> StoredJob:
         """Return a job. Raises `JobNotFound`."""
         ...

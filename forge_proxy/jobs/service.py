@@ -77,6 +77,13 @@ class Jobs:
         row = self._deps.kinds.build_row(new, self._deps.now(), events, owner=owner)
         return await self._tasks.run_shielded(self._create(row, claim))
 
+    async def find_claimed(self, claim: IdempotencyClaim) -> StoredJob | None:
+        """Return the job that was stored with the key of `claim`; None if there is none.
+
+        Raises `JobConflict` if its submission was different.
+        """
+        return await (await self._writers.store()).find_claimed(claim)
+
     async def _create(self, row: NewRow, claim: IdempotencyClaim | None) -> StoredJob:
         store = await self._writers.store()
         try:

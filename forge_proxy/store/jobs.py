@@ -50,7 +50,7 @@ class JobRepository:
             async with self._database.write() as connection:
                 await self._insert_top(connection, row, claimed)
         except IntegrityError as error:
-            claimed_job = None if claim is None else await self._find_claimed(claim)
+            claimed_job = None if claim is None else await self.find_claimed(claim)
             if claimed_job is None:
                 raise JobIdInUse(f"there is a job with the id {row.job.id} already") from error
             return claimed_job
@@ -62,7 +62,8 @@ class JobRepository:
         if self._has_outbox:
             await insert_messages(connection, [row.job.id], "start")
 
-    async def _find_claimed(self, claim: IdempotencyClaim) -> StoredJob | None:
+    async def find_claimed(self, claim: IdempotencyClaim) -> StoredJob | None:
+        """See `JobStore`."""
         async with self._database.read() as connection:
             found = await connection.execute(select(*_JOB, JOBS.c.claim_digest).where(JOBS.c.claim_key == claim.key))
             row = found.one_or_none()

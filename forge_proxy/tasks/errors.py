@@ -20,10 +20,12 @@ class TaskConflict(JobConflict):
 
 @contextmanager
 def as_task_errors(task_id: str) -> Generator[None]:
-    """Raise `TaskNotFound` in place of `JobNotFound`."""
+    """Raise `TaskNotFound` and `TaskConflict` in place of the errors of jobs."""
     try:
         yield
-    except TaskNotFound:
+    except (TaskNotFound, TaskConflict):
         raise
+    except JobConflict as error:
+        raise TaskConflict(str(error)) from error
     except JobNotFound as error:
         raise TaskNotFound(task_id) from error

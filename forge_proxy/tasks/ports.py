@@ -6,7 +6,7 @@ A phase runs at least once, so every method that changes something may be called
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +16,15 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.core.tasks.findings import Baseline, ValidationResult
 from forge_proxy.core.tasks.models import ValidationConfig
-from forge_proxy.core.tasks.workspace import FileContent, Leftover, MergeMethod, MergeResult, RepositoryState, Worktree
+from forge_proxy.core.tasks.workspace import (
+    FileContent,
+    Leftover,
+    MergeMethod,
+    MergeResult,
+    ReadTaskIds,
+    RepositoryState,
+    Worktree,
+)
 
 
 class Repositories(Protocol):
@@ -111,11 +119,15 @@ class Repositories(Protocol):
         """
         ...
 
-    def list_leftovers(self, active: Collection[str]) -> Sequence[Leftover]:
-        """Return the worktrees of tasks that are not `active`."""
+    async def list_leftovers(self, read_active: ReadTaskIds) -> Sequence[Leftover]:
+        """Return the worktrees of tasks that are not active.
+
+        `read_active` returns the ids of those that are. It is called after the worktrees were listed: a task that is
+        submitted meanwhile had none.
+        """
         ...
 
-    async def remove_leftovers(self, active: Collection[str]) -> Sequence[Leftover]:
+    async def remove_leftovers(self, read_active: ReadTaskIds) -> Sequence[Leftover]:
         """Remove them, and return them. Their branches stay."""
         ...
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jobs.actions import NewJob, RunPhase, write_action
-from forge_proxy.core.jobs.errors import JobConflict, JobIdInUse, JobNotFound
+from forge_proxy.core.jobs.errors import JobIdInUse, JobNotFound
 from forge_proxy.core.jobs.records import IdempotencyClaim, JobEvent, JobHead, JobStatus, NewEvent, StoredJob
 from forge_proxy.core.tasks.call_record import TaskCallRecord
 from forge_proxy.core.tasks.decisions import (
@@ -81,6 +81,8 @@ class TaskService:
         if not wanted.repository.startswith("/"):
             raise InvalidRequest("repository", "expected an absolute path")
         claim = None if key is None else IdempotencyClaim(f"task:{key}", _digest_of(wanted))
+        if claim is not None and (claimed := await self._find_claimed(claim)) is not None:
+            return claimed  # whatever has become of the repository and of other tasks since then
         _check_paths(wanted.task, self._deps.config.protected)
         if wanted.task.task_id is not None and (fault := find_part_fault(wanted.task.task_id)):
             raise InvalidRequest("task.task_id", f"{fault}; choose another id")
@@ -97,11 +99,18 @@ class TaskService:
         )  # fmt: skip
         title = title_of(wanted.task.description)
         new = NewJob(task_id, TaskHandler.kind, title, write_task(state), notify_url=notify_url)
-        try:
-            job = await self._jobs.submit(new, claim=claim)
-        except JobIdInUse as error:
-            raise TaskConflict(f"a job with the id {task_id} exists already; choose another task_id") from error
+        with as_task_errors(task_id):
+            try:
+                job = await self._jobs.submit(new, claim=claim)
+            except JobIdInUse as error:
+                raise TaskConflict(f"a job with the id {task_id} exists already; choose another task_id") from error
         return await self.get(job.id)
+
+    async def _find_claimed(self, claim: IdempotencyClaim) -> StoredTask | None:
+        """Return the task that was stored with a key. Raises `TaskConflict` if its submission was different."""
+        with as_task_errors(""):
+            job = await self._jobs.find_claimed(claim)
+        return None if job is None else await self.get(job.id)
 
     def _depth_of(self, wanted: ForgeTaskInput) -> int:
         """Return how deep sub-tasks may be nested (D17). Raises `InvalidRequest`."""
@@ -255,10 +264,7 @@ class TaskService:
         """Cancel a task, at once or when its current phase ends. Raises `TaskConflict` if it has ended."""
         await self.get(task_id)
         with as_task_errors(task_id):
-            try:
-                await self._jobs.cancel(task_id)
-            except JobConflict as error:
-                raise TaskConflict(str(error)) from error
+            await self._jobs.cancel(task_id)
         return await self.get(task_id)
 
     async def delete(self, task_id: str) -> None:
@@ -269,17 +275,18 @@ class TaskService:
         if (parent := (await self.get(task_id)).job.parent) is not None:
             raise TaskConflict(f"the task {task_id} is a sub-task of {parent} and is deleted with it")
         with as_task_errors(task_id):
-            try:
-                await self._jobs.delete(task_id)
-            except JobConflict as error:
-                raise TaskConflict(str(error)) from error
+            await self._jobs.delete(task_id)
 
     async def remove_leftovers(self, *, only_list: bool) -> Sequence[Leftover]:
         """Remove, or only list, the worktrees that no unfinished task needs. Their branches stay."""
         store = await self._deps.open_jobs()
-        active = [head.id for head in await store.list_unfinished()]
+
+        async def read_active() -> Sequence[str]:
+            return [head.id for head in await store.list_unfinished()]
+
         repositories = self._deps.repositories
-        return repositories.list_leftovers(active) if only_list else await repositories.remove_leftovers(active)
+        find = repositories.list_leftovers if only_list else repositories.remove_leftovers
+        return await find(read_active)
 
     def turn_waker(self, tasks: BackgroundTasks) -> TurnWaker:
         """Return what wakes waiting tasks, with its work in `tasks`."""

@@ -136,7 +136,8 @@ async def test_a_repeated_key_returns_its_job(store: OwnedJobRepository) -> None
     with pytest.raises(JobConflict):
         await store.create(row(job("job_3")), IdempotencyClaim("k", "another"))
 
-    assert again == first
+    assert again == first == await store.find_claimed(claim)
+    assert await store.find_claimed(IdempotencyClaim("other", "digest")) is None
     assert [head.id for head in await store.list(ALL, before=None, limit=10)] == ["job_1"]
 
 

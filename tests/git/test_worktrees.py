@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from forge_proxy.core.tasks.errors import GitFailed, RepositoryUnusable
+from forge_proxy.core.tasks.workspace import Worktree
 from forge_proxy.git.worktree_records import WorktreeRecords
 from tests.fakes.processes import ROOT
 from tests.fakes.repository import create_repository, repositories_of
@@ -254,14 +255,26 @@ async def test_gc_lists_and_removes_the_worktrees_that_no_task_needs(tmp_path: P
         await repositories.create_worktree(str(repository.path), task_id, repository.head())
     gone.path.rename(tmp_path / "elsewhere")
 
-    listed = repositories.list_leftovers({"running"})
+    submitted: list[Worktree] = []
+
+    async def read_active() -> set[str]:
+        """A task that is submitted in the meantime keeps its worktree."""
+        active = {"running", *(worktree.task_id for worktree in submitted)}
+        name = f"submitted-{len(submitted)}"
+        submitted.append(await repositories.create_worktree(str(here.path), name, here.head()))
+        return active
+
+    listed = await repositories.list_leftovers(read_active)
     assert [leftover.task_id for leftover in listed] in (["deleted", "lost"], ["lost", "deleted"])
     assert all(exists(leftover.path) for leftover in listed)
-    assert await repositories.remove_leftovers({"running"}) == listed
+    assert await repositories.remove_leftovers(read_active) == listed
 
-    assert repositories.list_leftovers({"running"}) == []
+    assert await repositories.list_leftovers(read_active) == []
     assert not any(exists(leftover.path) for leftover in listed)
-    assert here.git("branch", "--format=%(refname:short)").split() == ["forge/deleted", "forge/running", "main"]
+    assert all(exists(worktree.path) for worktree in submitted)
+    others = [worktree.branch for worktree in submitted]
+    branches = here.git("branch", "--format=%(refname:short)").split()
+    assert branches == ["forge/deleted", "forge/running", *others, "main"]
 
 
 def test_a_record_that_cannot_be_parsed_is_none(tmp_path: Path) -> None:
@@ -286,7 +299,10 @@ async def main():
         await repositories.create_worktree(path, f"t{number}", commit)
     await repositories.create_worktree(path, "t1.sub.a", commit)
     print("ready", flush=True)
-    await repositories.remove_leftovers({"t3"})
+    await repositories.remove_leftovers(read_active)
+
+async def read_active():
+    return ["t3"]
 
 asyncio.run(main())
 """
@@ -299,9 +315,13 @@ async def test_gc_completes_what_it_had_begun_when_the_daemon_was_killed(tmp_pat
                 milliseconds / 1000)  # fmt: skip
 
     repositories = repositories_of(tmp_path, repository.path)
-    await repositories.remove_leftovers({"t3"})
 
-    assert repositories.list_leftovers({"t3"}) == []
+    async def read_active() -> list[str]:
+        return ["t3"]
+
+    await repositories.remove_leftovers(read_active)
+
+    assert await repositories.list_leftovers(read_active) == []
     branches = repository.git("branch", "--list", "--format=%(refname:short)", "forge/*").split()
     assert branches == [f"forge/t{number}" for number in range(4)]  # those of sub-tasks are deleted
     assert len(repository.git("worktree", "list").splitlines()) == 2

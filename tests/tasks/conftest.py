@@ -185,14 +185,15 @@ class World:
         self.waker_is_deaf = False
         """Whether nobody is woken, as if the daemon had been killed before."""
 
-    async def submit(self, **fields: Any) -> StoredTask:
-        """Submit a task that changes cart.py."""
+    async def submit(self, *, key: str | None = None, **fields: Any) -> StoredTask:
+        """Submit a task that changes cart.py. `key` is an `Idempotency-Key`."""
         wanted: dict[str, Any] = {"description": "Add a total.", "target_files": ["cart.py"], "task_id": "total"}
         own = {name: fields.pop(name) for name in list(fields) if name in _OWN}
         return await self.tasks.submit(
             ForgeTaskInput.model_validate(
                 {"task": {**wanted, **fields}, "repository": str(self.repository.path), **own}
-            )
+            ),
+            key,
         )
 
     async def wait(self, *statuses: str, task_id: str = "total") -> StoredTask:

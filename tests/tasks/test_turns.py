@@ -11,7 +11,7 @@ import pytest
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jobs.records import StoredJob
-from forge_proxy.tasks.errors import TaskNotFound
+from forge_proxy.tasks.errors import TaskConflict, TaskNotFound
 from tests.fakes.postgres import Postgres
 from tests.tasks.conftest import World, open_world
 from tests.tasks.test_single_step import AFTER, GOOD, bad
@@ -234,3 +234,27 @@ async def test_d7_a_late_wake_does_not_move_a_task_that_waits_for_a_person(folde
 
         await world.tasks.reject("total", "ada")
         await world.wait("completed")
+
+
+async def test_a_repeated_submission_returns_the_task_also_if_its_predecessor_and_repository_are_gone(
+    folder: Path,
+) -> None:
+    async with open_world(folder, GOOD) as world:
+        await world.submit(task_id="one")
+        await world.wait("requires_action", task_id="one")
+        await world.tasks.reject("one", "ada")
+        await world.wait("completed", task_id="one")
+        first = await world.submit(key="k", task_id="two", after=["one"])
+        await world.wait(*WAITS, task_id="two")
+        await world.tasks.delete("one")
+        path = world.repository.path
+        path.rename(folder / "elsewhere")
+
+        again = await world.submit(key="k", task_id="two", after=["one"])
+        with pytest.raises(TaskConflict, match="used for another submission"):
+            await world.submit(key="k", task_id="three")
+        with pytest.raises(InvalidRequest, match="after"):
+            await world.submit(key="other", task_id="two", after=["one"])
+        (folder / "elsewhere").rename(path)
+
+    assert (again.job.id, again.job.created_at) == ("two", first.job.created_at)

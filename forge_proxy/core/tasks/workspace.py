@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+ReadTaskIds: TypeAlias = Callable[[], Awaitable[Collection[str]]]
+"""Reads the ids of tasks from where they are stored."""
 
 
 @dataclass(frozen=True, slots=True)
