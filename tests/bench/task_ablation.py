@@ -167,7 +167,7 @@ async def _run_task(world: World, number: int, run: int, parts: frozenset[str]) 
     """Return whether a task was solved."""
     task = SmallTask(number)
     task_id = f"t{number}-{run}"
-    scope = {} if "scopes" in parts else {"may_write": ["**"]}
+    scope: dict[str, Any] = {} if "scopes" in parts else {"may_write": ["**"]}
     await world.submit(
         task_id=task_id, description=f"Correct it: run {run} of module {number:02}.", target_files=[task.path],
         max_attempts=2 if "retries" in parts else 1, **scope,
