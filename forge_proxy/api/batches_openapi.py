@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forge_proxy.api.files_openapi import ID_PARAMETER, LIST_PARAMETERS, describe
+from forge_proxy.api.files_openapi import ID_PARAMETER, LIST_PARAMETERS, STORED_ERRORS, describe
 from forge_proxy.api.openapi import array, error_responses, integer, json_response, object_schema, string
 
 _TIME = {"type": ["integer", "null"]}
@@ -85,7 +85,7 @@ BATCH_PATHS: dict[str, Any] = {
             ),
             "responses": {
                 "200": json_response("Batch", "Lines in flight finish; the results of finished lines are delivered."),
-                **error_responses(400, 401, 403, **{"503": "The store cannot be used: `store_unavailable`."}),
+                **STORED_ERRORS,
                 **_NOT_FOUND,
                 **_CONFLICT,
             },

@@ -28,7 +28,7 @@ class ConversationStore(Protocol):
         ...
 
     async def delete(self, conversation_id: str, owner: str, now: float) -> None:
-        """Delete a conversation with the items that a client added. Its responses stay."""
+        """Delete a conversation with the items that a client added. Its responses are kept."""
         ...
 
     async def add(

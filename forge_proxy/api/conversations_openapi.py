@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from forge_proxy.api.openapi import array, error_responses, integer, json_response, object_schema, string
+from forge_proxy.api.openapi import (
+    INVALID_REQUEST,
+    array,
+    error_responses,
+    integer,
+    json_response,
+    object_schema,
+    string,
+)
 from forge_proxy.api.responses_openapi import PAGE_PARAMETERS
 
 _METADATA = {
@@ -25,7 +33,8 @@ CONVERSATION_SCHEMAS: dict[str, Any] = {
         id=string(""), object=string("", "conversation.deleted"), deleted={"type": "boolean"},
     ),
 }  # fmt: skip
-_ERRORS = error_responses(400, 401, 403, **{
+_ERRORS = error_responses(401, 403, **{
+    "400": INVALID_REQUEST,
     "404": "No such conversation or item is stored for this key: `conversation_not_found`, `item_not_found`.",
     "503": "The store cannot be used: `store_unavailable`.",
 })  # fmt: skip

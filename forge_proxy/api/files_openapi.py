@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from forge_proxy.api.openapi import array, error_responses, integer, json_response, object_schema, string
+from forge_proxy.api.openapi import (
+    INVALID_REQUEST,
+    array,
+    error_responses,
+    integer,
+    json_response,
+    object_schema,
+    string,
+)
 
 _PURPOSE = string("What it is for.", "batch", "batch_output", "user_data")
 FILE_SCHEMAS: dict[str, Any] = {
@@ -50,7 +58,9 @@ _FILE_PARAMETERS: list[dict[str, Any]] = [
     {"name": "order", "in": "query", "required": False, "description": "The order of the times of creation.",
      "schema": {"type": "string", "enum": ["asc", "desc"]}},
 ]  # fmt: skip
-STORED_ERRORS = error_responses(400, 401, 403, **{"503": "The store cannot be used: `store_unavailable`."})
+STORED_ERRORS = error_responses(401, 403, **{
+    "400": INVALID_REQUEST, "503": "The store cannot be used: `store_unavailable`.",
+})  # fmt: skip
 _NOT_FOUND = error_responses(**{"404": "No such file is stored for this key: `file_not_found`."})
 _IN_USE = error_responses(**{"409": "A batch reads the file: `file_in_use`."})
 ID_PARAMETER: dict[str, Any] = {

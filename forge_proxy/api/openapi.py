@@ -34,6 +34,8 @@ _ERROR_DESCRIPTIONS = {
     ),
     504: "The model server sent nothing for backend.silence_seconds.",
 }
+INVALID_REQUEST = "The request is invalid; `param` names the field."
+"""The description of status 400 for routes that call no model."""
 
 
 FORGE_HEADERS: dict[str, Any] = {

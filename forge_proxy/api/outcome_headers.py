@@ -35,7 +35,7 @@ def dropped_headers(request: ChatRequest) -> dict[str, str]:
 
 
 def describe_dropped(dropped: Sequence[str]) -> dict[str, str]:
-    """Return the header that reports what of a request was dropped; none if nothing was."""
+    """Return the header that reports the dropped parts of a request; no header if nothing was dropped."""
     return intervention_headers([f"dropped {what}" for what in dropped])
 
 

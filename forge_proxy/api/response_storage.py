@@ -202,7 +202,7 @@ class ResponseStorage:
 
     async def _store(self) -> ResponseStore:
         if self._open_store is None:
-            raise StoreUnavailable("responses are not stored here")
+            raise StoreUnavailable("store.responses is never; set it to requested or always")
         return await self._open_store()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from forge_proxy.api.openapi import (
     FORGE_HEADERS,
     FORGE_PARAMETERS,
+    INVALID_REQUEST,
     array,
     error_responses,
     integer,
@@ -83,6 +84,7 @@ _ID = [{
     "schema": {"type": "string", "minLength": 1},
 }]  # fmt: skip
 _STORE_ERRORS = error_responses(401, 403, **{
+    "400": INVALID_REQUEST,
     "404": "No such response is stored for this key: `response_not_found`.",
     "503": "The store cannot be used: `store_unavailable`.",
 })  # fmt: skip
@@ -129,7 +131,7 @@ def _create() -> dict[str, Any]:
 def _stored(summary: str, schema: str, parameters: list[dict[str, Any]] = _ID) -> dict[str, Any]:
     return {
         "summary": summary, "tags": ["responses"], "parameters": parameters,
-        "responses": {"200": json_response(schema, "Done."), **error_responses(400), **_STORE_ERRORS},
+        "responses": {"200": json_response(schema, "Done."), **_STORE_ERRORS},
     }  # fmt: skip
 
 

@@ -252,7 +252,7 @@ class AnthropicMessages:
 
     @contextmanager
     def _json_faults(self) -> Generator[None]:
-        """The same for a request whose response is one JSON object."""
+        """Convert errors like `_faults`, for a request whose response is one JSON object."""
         with self._faults():
             try:
                 yield

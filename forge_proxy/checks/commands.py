@@ -36,7 +36,7 @@ class Workplace:
 
 
 class CommandRunner(Protocol):
-    """Runs commands, in a sandbox or without. `bubblewrap.py` and `unsandboxed.py` have one each."""
+    """Runs commands, in a sandbox (`bubblewrap.py`) or without one (`unsandboxed.py`)."""
 
     def mount_point(self, workplace: Workplace) -> Path:
         """Return the path of the worktree as the command sees it."""

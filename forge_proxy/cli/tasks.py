@@ -32,7 +32,7 @@ _ROUTE = "tasks"
 
 tasks = typer.Typer(
     name="tasks",
-    help="Changes of repositories that the daemon plans, writes, checks and commits on a branch; a person merges it.",
+    help="Changes of repositories that the daemon plans, writes, checks and commits on a branch; a person merges them.",
 )
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task, as 'tasks submit' and 'tasks list' print it.")]
 Description = Annotated[str, typer.Argument(metavar="DESCRIPTION", help="What is to be done; - is stdin.")]
@@ -281,7 +281,7 @@ def retry(
 def cancel(
     context: typer.Context, task_id: TaskId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
 ) -> None:
-    """Cancel a task; its branch stays."""
+    """Cancel a task; its branch is kept."""
     options = inherit_options(context, url, key, json)
     task = options.remote.admin("POST", f"{_path(task_id)}/cancel")
     if options.as_json:
@@ -317,7 +317,7 @@ def gc(
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """Remove the worktrees that no task needs, such as those that a killed daemon has left. Branches stay."""
+    """Remove the worktrees that no task needs, such as those of a killed daemon. The branches are kept."""
     options = inherit_options(context, url, key, json)
     found = options.remote.admin("POST", f"{_ROUTE}/gc", {"dry_run": dry_run})
     if options.as_json:

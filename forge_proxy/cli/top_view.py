@@ -35,7 +35,7 @@ class TopState:
 
 
 def draw(state: TopState, height: int) -> RenderableType:
-    """Return the screen for a terminal with so many lines."""
+    """Return the screen for a terminal with this number of lines."""
     shown = select_shown(state, max(1, height - _HEAD_LINES))
     more = state.count - len(shown)
     title = f"Requests under way: {state.count}" + (f" ({len(shown)} shown)" if more > 0 else "")

@@ -137,7 +137,7 @@ class Tasks:
         return self._post(task_id, "retry", step=step)
 
     def cancel(self, task_id: str) -> TaskInfo:
-        """Cancel a task, at once or when its current phase ends. Its branch stays."""
+        """Cancel a task, at once or when its current phase ends. Its branch is kept."""
         return self._post(task_id, "cancel")
 
     def delete(self, task_id: str) -> None:

@@ -125,7 +125,7 @@ class Message:
         """Return a copy created in iteration `step_index`."""
         return replace(self, metadata=replace(self.metadata, step_index=step_index))
 
-    def to_api_dict(self, format: MessageFormat = "openai") -> dict[str, Any]:  # noqa: A002 - the seeds' name
+    def to_api_dict(self, format: MessageFormat = "openai") -> dict[str, Any]:  # noqa: A002 - as in forge
         """Return the message in the format of a model server, without the metadata.
 
         `openai` expects arguments as text and matches results to calls by id; `ollama` expects arguments as an object.

@@ -59,7 +59,7 @@ def iter_fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str,
 
 
 def suggest_name(name: str, known: Collection[str], *, prefix: str = "", separator: str = ".") -> str:
-    """Return a hint to append to a message about an unknown name of sections: the most similar known name."""
+    """Return a hint to append to a message about an unknown dotted name: the most similar known name."""
 
     def last_part(path: str) -> str:
         return path.removeprefix(prefix).rpartition(separator)[2]

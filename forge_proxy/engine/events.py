@@ -58,7 +58,7 @@ class ToolsUnvalidated:
 
 @dataclass(frozen=True, slots=True)
 class TemplateLearned:
-    """The chat template of a model was read. `form` is the shape of its calls; None with the reason for it."""
+    """The chat template of a model was read. `form` is the form of its calls, or None; `why` is then the reason."""
 
     model: str | None
     form: str | None

@@ -16,7 +16,7 @@ from forge_proxy.engine.pacing import LoopTurns, Weight
 _IMMEDIATE = 2_000
 """Characters of a response that is judged without waiting for a turn."""
 _ON_LOOP = 16_000
-"""Characters of a response that is judged on the event loop. Validating and repairing so many takes up to 20 ms."""
+"""Characters of a response that is judged on the event loop. Validating and repairing them takes up to 20 ms."""
 
 
 async def judge_attempt(

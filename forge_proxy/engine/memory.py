@@ -67,10 +67,10 @@ _Queue: TypeAlias = deque[tuple[asyncio.Future[None], int]]
 
 @dataclass(slots=True)
 class _Class:
-    """Ordinary requests, small reservations, or large ones. Those of one class are granted in turn."""
+    """A size class of reservations, with its queues: ordinary requests, small reservations, or large ones."""
 
     room: int
-    """Bytes that may be used when one of them is granted."""
+    """Maximum bytes of all classes together after a reservation of this class is granted."""
     growing: _Queue = field(default_factory=deque)
     """Waiters that already have a reservation. They come first because they return it sooner."""
     new: _Queue = field(default_factory=deque)

@@ -27,7 +27,7 @@ from forge_proxy.workflows.sdk.client import LLMClient, StreamChunk
 from forge_proxy.workflows.tools import CallableTools
 
 _KEEP_RECENT = 2
-"""Number of recent iterations that no compaction strategy changes, as in the seed projects."""
+"""Number of recent iterations that no compaction strategy changes."""
 _RESPONSE_ERRORS = (ToolCallError, ToolExecutionError, StepEnforcementError, PrerequisiteError)
 """Errors caused by the model's latest response, which the last state does not count yet."""
 

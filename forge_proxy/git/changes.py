@@ -17,7 +17,7 @@ _NO_FILTER = ("unspecified", "unset", "set")
 
 
 async def reset(worktree: OpenWorktree, commit: str) -> Folders:
-    """Undo everything since a commit. Ignored files stay (D23). Returns the folders that the worktree had before."""
+    """Undo everything since a commit. Ignored files are kept (D23). Returns the folders that it had before."""
     # What has changed is found faster than git resets and cleans a worktree in which nothing has.
     status, folders = await asyncio.gather(
         _run(worktree, "status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames"),

@@ -15,11 +15,11 @@ _Times: TypeAlias = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """All folders below one, which comes first, as they were when they were listed."""
+    """A folder, which comes first, and all folders below it, as they were when they were listed."""
 
     times: Mapping[str, _Times]
     is_plain: bool
-    """Whether each has an entry, as git stores them, and could be changed without a change of its mode."""
+    """Whether no folder is empty, since git stores no empty ones, and none needed a change of its mode."""
 
     def are_unchanged(self) -> bool:
         """Whether nothing was created, deleted or renamed in them. The content of files does not matter."""

@@ -17,7 +17,9 @@ from forge_proxy.jobs.ports import JobStore, OpenJobStore
 from forge_proxy.jobs.writer import JobWriter
 
 OnOpen: TypeAlias = Callable[[JobStore], Awaitable[Callable[[], None]]]
-"""Reads what it needs from a store before anybody else uses it, and returns what is called next."""
+"""Is called with the store before anything else uses it. The function that it returns is called once the store can be
+used.
+"""
 OnChange: TypeAlias = Callable[[StoredJob, StoredJob], None]
 """Is called with the old and the new record of a changed job."""
 

@@ -50,7 +50,7 @@ class Repositories(Protocol):
         ...
 
     async def reset(self, worktree: Worktree, commit: str | None = None) -> None:
-        """Undo all changes since the head, or set the branch back to `commit`. Ignored files stay (D23)."""
+        """Undo all changes since the head, or set the branch back to `commit`. Ignored files are kept (D23)."""
         ...
 
     async def ensure_reset(self, worktree: Worktree, commit: str) -> None:
@@ -73,7 +73,7 @@ class Repositories(Protocol):
         ...
 
     async def write(self, worktree: Worktree, files: Mapping[str, bytes]) -> None:
-        """Write files, with the folders that they need. The modes of existing files stay. Raises `UnsafePath`."""
+        """Write files, with the folders that they need. The modes of existing files are kept. Raises `UnsafePath`."""
         ...
 
     async def list_files(self, worktree: Worktree) -> Sequence[str]:
@@ -128,7 +128,7 @@ class Repositories(Protocol):
         ...
 
     async def remove_leftovers(self, read_active: ReadTaskIds) -> Sequence[Leftover]:
-        """Remove them, and return them. Their branches stay."""
+        """Remove them, and return them. Their branches are kept."""
         ...
 
     async def delete_branch(self, repository: str, branch: str) -> None:

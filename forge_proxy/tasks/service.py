@@ -268,7 +268,7 @@ class TaskService:
         return await self.get(task_id)
 
     async def delete(self, task_id: str) -> None:
-        """Delete a task that has ended. Its branch stays, unless it was merged or rejected.
+        """Delete a task that has ended. Its branch is kept, unless it was merged or rejected.
 
         Raises `TaskConflict` if it has not ended, or is a sub-task: its parent needs what it has written.
         """
@@ -278,7 +278,7 @@ class TaskService:
             await self._jobs.delete(task_id)
 
     async def remove_leftovers(self, *, only_list: bool) -> Sequence[Leftover]:
-        """Remove, or only list, the worktrees that no unfinished task needs. Their branches stay."""
+        """Remove, or only list, the worktrees that no unfinished task needs. Their branches are kept."""
         store = await self._deps.open_jobs()
 
         async def read_active() -> Sequence[str]:

@@ -183,7 +183,7 @@ class StructuredCaller:
         return self.read_reply(wanted, reader, self._clock.now() - began)
 
     def read_reply(self, wanted: StructuredCall[Any], reader: ReplyReader, seconds: float) -> ModelReply:
-        """Return the reply to a request of a call, which took so many seconds."""
+        """Return the reply to a request of a call. The request took `seconds`."""
         served = self._engine.models.resolve_cached(self.model_of(wanted.tier, wanted.model)).served
         return reader.reply(served, seconds)
 

@@ -125,7 +125,7 @@ class TaskHandler:
 async def discard_leftovers(run: PhaseRun) -> None:
     """Remove the worktree of a cancelled task, which may not exist, and its batches with their files.
 
-    Its branch stays, unless it is that of a sub-task.
+    Its branch is kept, unless it is that of a sub-task.
     """
     worktree = run.own_worktree
     await run.deps.repositories.remove_worktree(worktree, keep_branch=not is_sub_task_id(worktree.task_id))

@@ -114,7 +114,7 @@ class BoundedWriter(ABC, Generic[T]):
             self._log.warning(self._events.not_stored, count=len(self._waiting), reason="the daemon ends")
 
     async def _write(self) -> None:
-        """Write all that waits. What is not written stays."""
+        """Write all waiting records. Records that could not be written are kept."""
         while self._waiting:
             batch, dropped = self.select_batch(self._waiting), self.dropped
             is_stored = False

@@ -66,8 +66,8 @@ class EventFeed:
     ) -> AsyncGenerator[FeedEvent | FeedNotice]:
         """Yield the kept events with an id greater than `after`, then, with `stays`, each new one.
 
-        With `last` only so many of the kept ones are yielded. A notice `gap` reports that events after `after` may be
-        missing, `dropped` that the follower is too slow, and `stopping` that the daemon stops.
+        `last` is the number of the latest kept events to yield. A notice `gap` reports that events
+        after `after` may be missing, `dropped` that the follower is too slow, and `stopping` that the daemon stops.
         """
         self.followers += 1
         try:

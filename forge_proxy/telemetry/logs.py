@@ -118,7 +118,7 @@ class LogObserver:
 class _ToStructlog(logging.Handler):
     """Forwards records of the standard `logging` module to structlog."""
 
-    # A response is aborted on purpose if its backend connection breaks (DESIGN §5); `failed` has been logged.
+    # A response is aborted on purpose if its backend connection breaks; `failed` has been logged.
     _EXPECTED = "ASGI callable returned without completing response."
 
     def emit(self, record: logging.LogRecord) -> None:

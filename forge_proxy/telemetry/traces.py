@@ -1,8 +1,8 @@
 """Exports the traces of requests by OTLP, with the semantic conventions of OpenTelemetry for generative AI.
 
 The only module that imports `opentelemetry` (extra `otel`); the daemon imports it if `telemetry.traces.endpoint` is
-set. Spans are made after a request has ended, in a thread of their own: no request waits for the collector. What does
-not fit into a bounded queue is dropped.
+set. Spans are created after a request has ended, in a separate thread: no request waits for the collector. Spans that
+do not fit into a bounded queue are dropped.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _Attributes = Mapping[str, Any]
 
 
 class _Ended(NamedTuple):
-    """A request of which the spans are still to be made."""
+    """A request that has ended and whose spans have not been created yet."""
 
     record: RequestRecord
     content: RequestContent | None

@@ -123,7 +123,7 @@ def _process_list() -> None:
 
 @contextmanager
 def _umask(mask: int) -> Generator[None]:
-    """What is started meanwhile inherits it."""
+    """Set the umask of this process, which child processes inherit, until the end of the block."""
     before = os.umask(mask)
     try:
         yield

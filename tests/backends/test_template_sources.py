@@ -25,7 +25,7 @@ SOURCE = (OWN / "names-and-objects.jinja").read_text()
 
 
 def text(value: str) -> bytes:
-    """A string of GGUF."""
+    """Encode a GGUF string."""
     return struct.pack("<Q", len(value.encode())) + value.encode()
 
 

@@ -1,4 +1,4 @@
-"""The tables that `python -m tests.bench` prints. The bounds are those of DESIGN §10."""
+"""The tables that `python -m tests.bench` prints, and the bounds of the figures."""
 # ruff: noqa: T201  a command line prints
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def print_head(setup: Setup) -> None:
     print(
         "run; what is in µs, MB or requests/s is of this machine now. 'Relay' is the bare relay with the daemon's own"
     )
-    print(f"HTTP client, {setup.relay.name}. Bounds: DESIGN §10.")
+    print(f"HTTP client, {setup.relay.name}.")
 
 
 def print_latency(setup: Setup, taken: Sequence[tuple[Ask, Samples]]) -> None:

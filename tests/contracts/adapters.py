@@ -132,7 +132,7 @@ class Dialect:
         return pytest.param(self, *values, id=f"{self.run.__name__}-{name}" if name else self.run.__name__, marks=marks)
 
     def event(self, data: bytes) -> bytes:
-        """One event of its stream."""
+        """Encode data as one event of the adapter's stream."""
         return b"data: " + data + b"\n\n" if self.streams_events else data + b"\n"
 
 

@@ -25,7 +25,7 @@ PYTEST = CheckCommand(
 
 @dataclass
 class CheckedProject:
-    """The project. Its virtual environment is that in which this program runs."""
+    """The project. Its virtual environment is the one of the test process."""
 
     repository: UserRepository
     repositories: GitRepositories

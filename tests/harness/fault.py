@@ -18,9 +18,9 @@ class Ask:
 
     move: Move
     times: int = 0
-    """How many requests at this point of the conversation came before it."""
+    """The number of earlier requests at the same point of the conversation."""
     index: int = 0
-    """How many faults there were before it."""
+    """The number of earlier faults."""
     answered: Sequence[Call] = ()
     """The calls whose results are in the conversation."""
     tools: Sequence[JsonDict] = ()

@@ -468,7 +468,7 @@ def break_json(rng: random.Random, text: str) -> str:
 
 
 def possible(mistake: Mistake, call: Call, tool: Tool) -> Mistake:
-    """The mistake itself, or another where this call has nothing to make it on."""
+    """Return the mistake, or another one if this call has no argument that could have it."""
     required = any(param.required for param in tool.params.values())
     if mistake == "missing" and (not required or call.name == RESPOND.name):
         return "name"

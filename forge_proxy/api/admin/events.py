@@ -49,7 +49,8 @@ class EventEndpoints:
         request_id: Annotated[str | None, Query(max_length=140, description="Only events of this request.")] = None,
         level: Annotated[EventLevel, Query(description="Only events of this level and above.")] = "info",
         last: Annotated[
-            int | None, Query(ge=0, le=_MAX_KEPT, description="Begin with so many of the stored events; default: all.")
+            int | None,
+            Query(ge=0, le=_MAX_KEPT, description="Begin with this many of the latest stored events; default: all."),
         ] = None,
         follow: Annotated[bool, Query(description="Whether new events follow the stored ones.")] = True,
         after: FEED_AFTER = 0,

@@ -117,7 +117,7 @@ class LedgerAlerts(BaseModel):
 
 
 class LedgerInfo(BaseModel):
-    """The ledger of a period."""
+    """The guardrail ledger: requests, faults and repairs between `since` and `until`."""
 
     since: float
     until: float

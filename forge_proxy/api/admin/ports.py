@@ -35,7 +35,7 @@ class WrongSettings(ForgeError):
 
 
 class TooManyFollowers(ForgeError):
-    """As many clients follow a stream of the admin API as may."""
+    """The maximum number of clients follow a stream of the admin API."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"{limit} clients follow this stream already; close one of them")

@@ -37,7 +37,9 @@ class SentCallInfo(BaseModel):
         description="How many of the first messages are those of the attempt before, or of the request."
     )
     messages: list[Any] = Field(description="The messages after them.")
-    kept_tools: int = Field(description="The same for the tools.")
+    kept_tools: int = Field(
+        description="How many of the first tools are those of the attempt before, or of the request."
+    )
     tools: list[Any]
     fields: dict[str, Any] = Field(description="Other fields that are new or have changed.")
     removed: list[str] = Field(description="Fields that were not sent.")

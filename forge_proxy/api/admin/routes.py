@@ -32,14 +32,14 @@ from forge_proxy.api.admin.tasks import TaskEndpoints
 from forge_proxy.api.admin.text_responses import TextResponseEndpoints
 from forge_proxy.api.admin.tiers import TierEndpoints
 from forge_proxy.api.identity import request_id_of
-from forge_proxy.api.openapi import error_responses
+from forge_proxy.api.openapi import INVALID_REQUEST, error_responses
 from forge_proxy.engine.answer import Engine
 
 PREFIX = "/admin/v1"
 
 
 _ERRORS = error_responses(**{
-    "400": "The request is wrong; `param` names the field.",
+    "400": INVALID_REQUEST,
     "401": "The key is missing or wrong: one of server.admin_keys is needed.",
     "403": "The web page or host name is not allowed, or no admin keys are set.",
 })  # fmt: skip
@@ -51,7 +51,7 @@ _NOT_MANAGED = error_responses(**{
 _NO_MODEL = error_responses(**{"404": "No such model."})
 _NOT_SWITCHED = error_responses(**{"502": "The budget could not be switched; nothing was changed."})
 _STREAM = {"200": {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
-_TOO_MANY_FOLLOWERS = error_responses(**{"429": "As many clients follow the stream as may."})
+_TOO_MANY_FOLLOWERS = error_responses(**{"429": "Too many clients follow the stream."})
 _GOLDEN = {"200": {"description": "The file.", "content": {"text/plain": {"schema": {"type": "string"}}}}}
 _NOT_ACTIVE = error_responses(**{"404": "No request with this id is under way."})
 _NO_STORE = error_responses(**{"503": "The store is unavailable."})

@@ -213,7 +213,7 @@ class LeftoverRequest(_Request):
 
 
 class LeftoverJson(BaseModel):
-    """A worktree that no task needs. Its branch stays."""
+    """A worktree that no task needs. Its branch is kept."""
 
     task_id: str
     repository: str

@@ -175,7 +175,7 @@ class TaskEndpoints:
         return await self._info(await self._tasks.retry(task_id, retry.step - 1))
 
     async def cancel(self, task_id: TaskIdInPath) -> TaskInfo:
-        """Cancel a task, at once or when its current phase ends. Its branch stays."""
+        """Cancel a task, at once or when its current phase ends. Its branch is kept."""
         return await self._info(await self._tasks.cancel(task_id))
 
     async def delete(self, task_id: TaskIdInPath) -> TaskDeleted:
@@ -184,7 +184,7 @@ class TaskEndpoints:
         return TaskDeleted(id=task_id)
 
     async def gc(self, wanted: LeftoverRequest) -> LeftoverPage:
-        """Remove the worktrees that no task needs, such as those that a killed daemon has left. Branches stay."""
+        """Remove the worktrees that no task needs, such as those of a killed daemon. The branches are kept."""
         found = await self._tasks.remove_leftovers(only_list=wanted.dry_run)
         return LeftoverPage(data=[LeftoverJson(**asdict(one)) for one in found])
 

@@ -63,7 +63,9 @@ def launch_spec(config: BackendConfig, program: ServerProgram, model: Path, alia
     """
     options, tiny = config.llama_server, model == TINY_MODEL
     if program.kind == "embedded" and options.extra:
-        raise BackendChoiceError("backend.llama_server.extra is for a llama-server: the embedded llama.cpp takes none")
+        raise BackendChoiceError(
+            "backend.llama_server.extra: the embedded llama.cpp accepts no arguments; omit them or use llama-server"
+        )
     return LaunchSpec(
         program,
         model.absolute(),

@@ -82,7 +82,7 @@ def _merge_list(entries: list[Any], values: list[Any]) -> list[Any]:
 
 
 def _merge_toml(old: str, values: JsonDict) -> str:
-    """Return the text with the new keys before its first table and the new tables at its end. Comments stay."""
+    """Return the text with the new keys before its first table and the new tables at its end. Comments are kept."""
     if _merge(found := tomllib.loads(old), values) == found:
         return old
     simple = {key: value for key, value in values.items() if not isinstance(value, dict)}

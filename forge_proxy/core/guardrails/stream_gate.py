@@ -1,4 +1,4 @@
-"""The release rule (DESIGN §5): which parts of an attempt are sent to the client while the model is still generating.
+"""The release rule (decision 2): which parts of an attempt are sent to the client while the model is still generating.
 
 - Reasoning is sent immediately.
 - Text is sent immediately if it will not be retried, except for a suffix that may begin a call.

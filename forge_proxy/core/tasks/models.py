@@ -16,7 +16,7 @@ from forge_proxy.core.tasks.ids import find_id_fault
 
 
 class CapabilityTier(StrEnum):
-    """The capability that a call requires of a model (D10)."""
+    """The capability that a call requires of a model."""
 
     REASONING = "reasoning"
     GENERATION = "generation"
@@ -214,7 +214,7 @@ class PlanStep(_Model):
     capability_tier: CapabilityTier | None = None
     sub_tasks: tuple[SubTask, ...] = ()
     max_fan_out_depth: int | None = Field(default=None, ge=0, le=MAX_FAN_OUT_DEPTH)
-    """How deep its sub-tasks may be nested (D17); by default, as deep as those of the plan."""
+    """How deep its sub-tasks may be nested; by default, as deep as those of the plan."""
 
 
 class Plan(_Model):
@@ -232,7 +232,7 @@ TaskStatus: TypeAlias = Literal["awaiting_merge", "merged", "rejected", "complet
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a task has produced: the branch for a merge, and a digest for a parent (D18)."""
+    """What a task has produced: the branch for a merge, and a digest for a parent."""
 
     status: TaskStatus
     digest: str

@@ -49,7 +49,7 @@ class Leftover:
     repository: str
     path: str
     branch: str
-    """Stays, with its commits."""
+    """The branch of the worktree, which is kept with its commits."""
 
 
 MergeMethod: TypeAlias = Literal["merge", "squash", "rebase"]

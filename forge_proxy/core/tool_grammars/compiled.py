@@ -14,7 +14,7 @@ from forge_proxy.core.tool_grammars.nodes import RuleSet, UnsupportedGrammar
 from forge_proxy.core.tool_grammars.regex_reader import read_whole_regex
 
 MAX_DEFINITION = 50_000
-"""Maximum characters of a grammar that is used; reading so many takes up to 0.2 s."""
+"""Maximum characters of a grammar that is used; reading a grammar of this size takes up to 0.2 s."""
 _CACHE_SIZE = 500_000
 """States and characters of the cached grammars, up to 1 kB each."""
 

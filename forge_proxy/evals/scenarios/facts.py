@@ -47,7 +47,7 @@ def says(field: str, *facts: Fact) -> Check:
 
 
 def never_says(field: str, *facts: Fact) -> Check:
-    """Check that the text contains none of the facts, which would be invented or confused."""
+    """Check that the text contains none of these facts, which are wrong for the scenario."""
 
     def check(args: JsonObject) -> str | None:
         told = _text_of(args.get(field))

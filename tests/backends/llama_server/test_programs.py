@@ -113,5 +113,5 @@ def test_the_embedded_one_has_defaults_of_its_own_and_takes_no_extra_flags() -> 
 
     assert (plain.alias, plain.context, plain.slots, plain.threads) == ("tiny-tools", 2048, 2, 1)
     assert plain.program.command[0] == sys.executable
-    with pytest.raises(BackendChoiceError, match="takes none"):
+    with pytest.raises(BackendChoiceError, match="accepts no arguments"):
         launch_spec(extra, find_embedded(), TINY_MODEL)

@@ -302,7 +302,7 @@ def _first_error(known: CompiledSchema, args: JsonObject) -> Iterable[jsonschema
     Raises `ValueError` if the schema has alternatives, since the error of an alternative lists all of its errors.
     """
     if known.has_alternatives:
-        raise ValueError("they break the schema, and are too large to say where")
+        raise ValueError("they do not match the schema, and are too large to locate the fault; send smaller ones")
     try:
         known.whole.validate(args)
     except jsonschema_rs.ValidationError as error:

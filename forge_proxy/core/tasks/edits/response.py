@@ -1,4 +1,4 @@
-"""Applies a whole response to the files of a worktree: new files, edits, and what of it is rejected."""
+"""Applies a whole response to the files of a worktree: new files and edits, and reports which of them were rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as text that is written back as it was: encoding, line endings and the final newline stay."""
+"""Files as text that is written back as it was: encoding, line endings and the final newline are kept."""
 
 from __future__ import annotations
 
