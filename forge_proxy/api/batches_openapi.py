@@ -18,7 +18,7 @@ BATCH_SCHEMAS: dict[str, Any] = {
     "BatchRequest": object_schema(
         "A new batch.", ["input_file_id", "endpoint", "completion_window"],
         input_file_id=string("A file with purpose `batch`: JSON Lines of custom_id, method, url and body."),
-        endpoint=string("The `url` of all lines: a route whose requests have whole responses."),
+        endpoint=string("The `url` of all lines: a route whose responses are not streamed."),
         completion_window=string("`24h`, or another time from `1h` to `7d`. Lines that are unfinished then expire."),
         metadata=_METADATA,
         output_expires_after=object_schema(

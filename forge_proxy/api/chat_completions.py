@@ -54,7 +54,7 @@ _SCHEMAS: dict[str, Any] = {
             "description": "`none`, `auto`, `required`, or an object that names one or several tools; always enforced.",
             "type": ["string", "object"],
         },
-        parallel_tool_calls={"type": "boolean", "description": "Whether one response may hold several calls."},
+        parallel_tool_calls={"type": "boolean", "description": "Whether one response may contain several calls."},
         stream={"type": "boolean", "description": "Server-sent events in place of one JSON object."},
         stream_options=object_schema("", [], include_usage={"type": "boolean"}),
         n={"type": "integer", "minimum": 1, "maximum": 128, "description": "The number of choices."},
@@ -65,7 +65,7 @@ _SCHEMAS: dict[str, Any] = {
         return_progress={
             "type": "boolean", "description": "Whether llama-server streams its prompt processing progress.",
         },
-        response_format=object_schema("text, json_object or json_schema.", []),
+        response_format=object_schema("`text`, `json_object` or `json_schema`.", []),
     ),
     "ChatCompletion": object_schema(
         "The response.", ["id", "object", "created", "model", "choices"],

@@ -17,14 +17,14 @@ from forge_proxy.api.openapi import (
 
 _NDJSON = {"application/x-ndjson": {"schema": {"type": "string"}}}
 _OPTIONS = object_schema(
-    "temperature, top_k, top_p, min_p, num_predict, seed, stop, repeat_penalty, …; num_ctx and others of Ollama alone "
-    "are for an Ollama and are dropped for another model server.", [],
+    "`temperature`, `top_k`, `top_p`, `min_p`, `num_predict`, `seed`, `stop`, `repeat_penalty`, …. Options that only "
+    "Ollama has, such as `num_ctx`, are dropped for other model servers.", [],
 )  # fmt: skip
 _SHARED: dict[str, Any] = {
     "model": string("The name of the model; if only one is served, any name works."),
     "stream": {"type": "boolean", "description": "Lines of JSON, the default, or one JSON object."},
     "options": _OPTIONS,
-    "format": {"description": "json, or a JSON Schema.", "type": ["string", "object", "null"]},
+    "format": {"description": "`json`, or a JSON Schema.", "type": ["string", "object", "null"]},
     "think": {
         "description": "Whether the model produces reasoning, or how much.",
         "type": ["boolean", "string", "null"],

@@ -25,7 +25,7 @@ class DecodedRequest(Protocol):
 
     @property
     def chat(self) -> ChatRequest:
-        """The request as the engine answers it. Of an API whose format is not the backends', it `is_converted`."""
+        """The request as the engine answers it; `is_converted` if the API's format is not that of the backends."""
         ...
 
     def build_stream_encoder(self, request_id: str, created: int) -> StreamEncoder:

@@ -112,7 +112,8 @@ class BubblewrapSandbox:
 def _isolate(described: str) -> Sequence[str]:
     """Return the options that separate a command from the rest of the system. `described` is the help of bubblewrap.
 
-    /proc is read-only because bubblewrap leaves /proc/sys writable, where the daemon of root could change the kernel.
+    /proc is read-only because bubblewrap leaves /proc/sys writable: with a daemon that runs as root, the command could
+    change the settings of the kernel.
     """
     forbidden = ["--disable-userns"] if "--disable-userns" in described else []
     size = ["--size", str(_TEMPORARY_BYTES)] if "--size" in described else []

@@ -13,7 +13,7 @@ _PROGRAMS = (".venv/bin", "venv/bin", "node_modules/.bin")
 def find_shared(repository: Path, worktree: Path) -> Sequence[str]:
     """Return the names of the shared folders of a repository that a worktree does not have itself.
 
-    A symlink in the worktree is no place to mount them at.
+    A symlink in the worktree cannot be a mount point.
     """
     return [name for name in SHARED if (repository / name).is_dir() and not _is_taken(worktree / name)]
 

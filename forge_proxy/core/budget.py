@@ -41,8 +41,8 @@ class BudgetPolicy(BaseModel):
 
     mode: BudgetMode = Field(
         default=BudgetMode.BACKEND,
-        description="backend: the server's own window; manual: `tokens`; forge-full: the most that the hardware allows;"
-        " forge-fast: half of that.",
+        description="`backend`: the server's own window; `manual`: `tokens`; `forge-full`: the most that the hardware"
+        " allows; `forge-fast`: half of that.",
     )
     tokens: int | None = Field(
         default=None,

@@ -27,8 +27,8 @@ class SamplingPolicy(BaseModel):
         Literal["off", "on"], BeforeValidator(read_switch, json_schema_input_type=Literal["off", "on", True, False])
     ] = Field(
         default="off",
-        description="on: sampling parameters that the client does not set are set to the values that the model's makers"
-        " recommend; an unknown model is an error.",
+        description="`on`: sampling parameters that the client does not set get the values that the model's authors"
+        " recommend; requests for a model without recommendation are rejected.",
     )
 
 

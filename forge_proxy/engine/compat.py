@@ -113,7 +113,7 @@ class CompatibleBackend:
         return call if dialect is call.dialect else replace(call, dialect=dialect)
 
     def _with_constraint(self, call: ModelCall, constraint: Constraint) -> ModelCall:
-        """Return the call with this constraint; without any if the server cannot be limited to calls by it."""
+        """Return the call with this constraint, or without one if the constraint cannot force a call."""
         has_no_choice = call.dialect.tools == "prompt" or call.request.tool_choice.mode == "required"
         if constraint == "none" or (constraint == "tool_choice" and has_no_choice):
             return replace(call, required_tools=(), constraint="none")

@@ -31,7 +31,7 @@ async def inspect_repository(repository: GitRepository, base: str | None) -> Rep
 
 
 async def _read_symbolic(repository: GitRepository, name: str) -> str | None:
-    """Return the branch to which a symbolic reference leads; None if it is no such reference.
+    """Return the branch to which a symbolic reference leads; None if it is not a symbolic reference.
 
     Git's own short names are longer if there is also a tag of the name.
     """

@@ -25,6 +25,6 @@ class TemporalConfig(BaseModel):
     task_queue_prefix: str = Field(
         default="forge-proxy-",
         pattern=_NAME,
-        description="Begins the names of all task queues. All daemons that share a database need the same prefix;"
-        " those of another database another one, or another namespace.",
+        description="The prefix of the names of all task queues. Daemons that share a database must have the same"
+        " prefix; daemons with different databases must have different prefixes or namespaces.",
     )

@@ -60,8 +60,9 @@ class StoreConfig(BaseModel):
         Literal["off", "on"], BeforeValidator(read_switch, json_schema_input_type=Literal["off", "on", True, False])
     ] = Field(
         default="off",
-        description="on: the text of each request is stored next to its record: what was sent to the model, what it"
-        " wrote at each attempt, and what the client received. Only the admin API shows it. Needs `requests`.",
+        description="`on`: the text of each request is stored next to its record: what was sent to the model, what"
+        " the model wrote at each attempt, and what the client received. Only the admin API shows it. Requires"
+        " `requests`.",
     )
     content_days: int = Field(default=7, ge=1, le=3650, description="Days after which the text is deleted.")
     max_content_mb: int = Field(

@@ -119,7 +119,7 @@ def migrate(connection: Connection, to: str = "head") -> None:
 def downgrade(connection: Connection, to: str) -> None:
     """Undo the migrations after revision `to`, or all for `base`: an earlier version can open the database then.
 
-    What only later versions store is lost. Raises `ValueError` if that would be jobs.
+    Data that only later versions store is lost. Raises `ValueError` if jobs would be lost.
     """
     command.downgrade(_build_config(connection), to)
 

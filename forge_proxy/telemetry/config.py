@@ -25,7 +25,7 @@ class LedgerConfig(BaseModel):
         Literal["off", "on"], BeforeValidator(read_switch, json_schema_input_type=Literal["off", "on", True, False])
     ] = Field(
         default="on",
-        description="on: every hour the daemon compares the fault rate of each model and tool with its own past, and"
+        description="`on`: every hour the daemon compares the fault rate of each model and tool with its own past, and"
         " reports those that got worse.",
     )
 
@@ -42,7 +42,7 @@ class TracesConfig(BaseModel):
     )
     content: Annotated[
         Literal["off", "on"], BeforeValidator(read_switch, json_schema_input_type=Literal["off", "on", True, False])
-    ] = Field(default="off", description="on: prompts and responses are exported with the traces.")
+    ] = Field(default="off", description="`on`: prompts and responses are exported with the traces.")
     sample_ratio: float = Field(
         default=1.0,
         ge=0,
@@ -69,5 +69,5 @@ class LogConfig(BaseModel):
         default="info", description="Minimum level that is written."
     )
     format: Literal["auto", "json", "console"] = Field(
-        default="auto", description="auto: console on a terminal, JSON lines elsewhere."
+        default="auto", description="`auto`: console on a terminal, JSON lines elsewhere."
     )

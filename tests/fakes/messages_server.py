@@ -58,7 +58,7 @@ def check(body: JsonDict) -> None:
 
 
 class Answer:
-    """A stream while it is written."""
+    """A stream that is being written."""
 
     def __init__(self, request: web.Request, body: JsonDict) -> None:
         self.body = body

@@ -270,8 +270,9 @@ def closed_port() -> Generator[int]:
 def children(pid: int, *, pool: bool = True) -> list[int]:
     """Return the child processes of a process, including ended ones that have not been waited for.
 
-    Without `pool`, those of the process pool are omitted: a daemon learns a chat template in one at its start. Compares
-    the parent of every process: a list made from the threads of one process fails if a thread ends meanwhile.
+    Without `pool`, those of the process pool are omitted: a starting daemon learns a chat template in such a process.
+    The function compares the parents of all processes, because a list made from the threads of one process fails if a
+    thread ends in the meantime.
     """
     parent = psutil.Process(pid)
     return [child.pid for child in parent.children() if pool or not _is_of_the_pool(child, parent)]

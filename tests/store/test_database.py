@@ -1,4 +1,4 @@
-"""A second repository shares the database with the first: transactions, errors, and nothing of runs."""
+"""Two repositories share a database: transactions and errors. Opening the database imports no code of runs."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Called by make_data.py (training), eval.py (measuring) and by tests that want requests the model understands.
 The standard library only: no tokenizer, no arrays, no files. The same seed gives the same conversations, and
-that hangs on the order in which random numbers are drawn: draw in another order and the training data differ.
+that depends on the order in which random numbers are drawn: draw in another order and the training data differ.
 """
 
 import json

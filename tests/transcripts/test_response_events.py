@@ -40,7 +40,7 @@ def test_a_whole_response_is_valid_and_the_same_as_the_streamed_one(name: str) -
 
 
 def without_ids(response: dict[str, Any]) -> dict[str, Any]:
-    """A response without what is new in each one, and without tokens, which some replies do not report."""
+    """Return a response without the parts that always differ, and without tokens, which some replies do not report."""
     output = [
         {name: value for name, value in item.items() if name not in ("id", "call_id")} for item in response["output"]
     ]

@@ -34,9 +34,9 @@ class HeuristicStats(BaseModel):
 
     model: str
     heuristic: Heuristic = Field(
-        description="text_responses: plain text although a call was possible. repeats: a call that was already"
-        " answered. early_end: a final answer before the tools that the user asked for were called. answer_grounding:"
-        " a final answer that does not agree with the results of tools."
+        description="`text_responses`: plain text although a call was possible. `repeats`: a call that was already"
+        " answered. `early_end`: a final answer before the tools that the user asked for were called."
+        " `answer_grounding`: a final answer that does not agree with the results of tools."
     )
     cases: int = Field(description="Responses to which the heuristic applied.")
     corrections: int = Field(description="The number of them that were retried.")

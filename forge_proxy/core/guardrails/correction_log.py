@@ -39,7 +39,7 @@ class Correction:
     words: frozenset[str] = frozenset()
     """The words of the plain text that was retried."""
     is_effective: bool = False
-    """Whether the client has sent the result of the call, and it was no error."""
+    """Whether the client has sent the result of the call, and it was not an error."""
     is_wasted: bool = False
     """Whether the model returned to the text that was retried: the work in between was ineffective."""
 
@@ -65,7 +65,7 @@ class CorrectionLog:
         return bool(self._corrections)
 
     def add(self, model: str, correction: Correction) -> None:
-        """Add a correction; one of the same call is replaced."""
+        """Add a correction. It replaces an earlier one of the same call."""
         key = (model, correction.call_id)
         others = [known for known in self._corrections.get(key, ()) if known.index != correction.index]
         self._corrections[key] = (*others[-_MAX_SAME_ID + 1 :], correction)

@@ -16,7 +16,7 @@ SAMPLE_INTERVAL = 20
 class HeuristicRecord:
     """Statistics of one heuristic on one model.
 
-    A correction is effective if it led to a new call whose result the client sent and which was no error, or to
+    A correction is effective if it led to a new call whose result the client sent and which was not an error, or to
     another final answer.
     """
 

@@ -1,9 +1,9 @@
 """Decides for each model which heuristics are on, learned from whether their corrections led to anything.
 
 The engine calls `select_heuristics` before the first attempt of a request and `record_answer` at its end. A correction
-counts as effective once the client sends the result of its call and the result is no error; a corrected final answer
-at once. If the model then returns to the text that was retried, the work was wasted and the correction was not
-effective after all.
+counts as effective once the client sends the result of its call and the result is not an error; a corrected final
+answer counts at once. If the model then returns to the text that was retried, the work was wasted and the correction
+was not effective after all.
 """
 
 from __future__ import annotations

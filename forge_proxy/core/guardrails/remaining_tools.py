@@ -23,11 +23,11 @@ _MAX_MESSAGES = 400
 def find_remaining(
     messages: Sequence[JsonObject], tools: Sequence[ToolSpec], terminal: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the names of the tools that can still be of use, without those in `terminal`; possibly none.
+    """Return the names of the tools that can still be useful, without those in `terminal`; possibly none.
 
-    If the user's words point at tools, these are the ones among them that have not returned a usable result, or any
-    other tool that the words may point at as long as no tool has. Otherwise they are all tools. A tool that was called
-    twice with equal arguments is never among them.
+    If the user's message refers to tools, these are the ones that it refers to and that have not returned a usable
+    result. Tools that it may refer to count as well until one of them has returned such a result. If the message
+    refers to no tool, these are all tools. A tool that was called twice with equal arguments is never among them.
     """
     working = tuple(tool for tool in tools if tool.name not in terminal)
     names = tuple(tool.name for tool in working)

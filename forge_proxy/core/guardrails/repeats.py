@@ -41,7 +41,7 @@ def find_repeats(
     """Return those of `calls` that equal one with a result in the conversation: the same tool and equal arguments, as
     JSON values.
 
-    With `may_retry`, a call that has only failed is no repeat but a retry of it, up to `_MAX_FAILURES` times.
+    With `may_retry`, a call that has only failed counts as a retry, not as a repeat, up to `_MAX_FAILURES` times.
     """
     if not calls:
         return []

@@ -1,7 +1,7 @@
 """Classifies the result of a tool: an error, a temporary error, or the state of work in progress.
 
 Results are free text, so this is a heuristic. Only the beginning of a result is read: a page or a file that mentions an
-error is no error.
+error is not an error.
 """
 
 from __future__ import annotations
@@ -94,5 +94,5 @@ def _has_trigger(text: str) -> bool:
 
 
 def is_usable(result: str) -> bool:
-    """Whether a result is no error, so that the model can use it."""
+    """Whether a result is not an error, so that the model can use it."""
     return read_kind(result) in (ResultKind.OK, ResultKind.UNDER_WAY)

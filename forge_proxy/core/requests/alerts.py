@@ -29,7 +29,7 @@ MIN_PAST_WINDOWS = 3
 """Periods with calls that are needed to measure how much the rate varies."""
 MIN_INCREASE = 0.05
 MIN_FACTOR = 1.5
-"""Smaller changes are no reason to look, however certain they are."""
+"""Smaller changes are not reported, however certain they are."""
 _WITHOUT_NAME = ("", UNKNOWN_TOOL)
 """Responses without a call and calls of invented tools are all faults: their share of the calls of the model counts."""
 

@@ -156,7 +156,7 @@ class TaskState:
     """The paths whose content was checked. Only these are committed: checks may leave files behind."""
     results: tuple[ValidationResult, ...] = ()
     findings: tuple[Finding, ...] = ()
-    """Findings of the current attempt that are no results of checks, such as edits that could not be applied."""
+    """Findings of the current attempt that do not come from checks, such as edits that could not be applied."""
     is_violation: bool = False
     previous: tuple[Finding, ...] = ()
     """Findings of the attempt before, for the prompt."""

@@ -61,7 +61,7 @@ def to_step(step: PlanStep, sub_task: SubTask) -> PlanStep:
 
 
 def gather_outputs(outputs: Mapping[str, SubTaskOutput]) -> GatheredOutputs:
-    """Gather the outputs of sub-tasks, by their ids. Identical versions of a file are no conflict."""
+    """Gather the outputs of sub-tasks, by their ids. Identical versions of a file do not conflict."""
     versions: dict[str, dict[str, bytes]] = {}
     for sub_task, output in outputs.items():
         for path, data in output.files.items():

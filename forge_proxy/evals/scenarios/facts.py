@@ -70,7 +70,7 @@ def is_name(field: str, *names: str) -> Check:
 def is_number(field: str, value: float, within: float = 0) -> Check:
     """Check that the value is this number, or text with a unit and thousands separators; `within` allows rounding.
 
-    Of alternatives, as `5 or 6` or a list, each has to be that number: two guesses are no answer.
+    Of alternatives, as `5 or 6` or a list, each has to be that number: two guesses are not an answer.
     """
 
     def is_it(said: Json) -> bool:

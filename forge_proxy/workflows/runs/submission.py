@@ -159,7 +159,8 @@ class Submission(StorableModel):
     )
     rescue_enabled: bool = Field(default=True, description="Whether the rescue parser recovers calls written as text.")
     context: ContextOptions | None = Field(
-        default=None, description="How the context is kept within its budget. If omitted, a context over it is refused."
+        default=None,
+        description="How the context is kept within its budget. If omitted, a context over the budget is rejected.",
     )
     options: StoredObject = Field(
         default_factory=dict, description="Further request fields for the model server, such as temperature."

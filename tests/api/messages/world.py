@@ -83,7 +83,7 @@ def scripted_app(
 def app_of(
     backend: Backend, policy: GuardPolicy | None = None, budget: BudgetPolicy | None = None, **server: Any
 ) -> FastAPI:
-    """The application before this backend."""
+    """Return the application in front of this backend."""
     clock = StillClock()
     budgets = Budgets(backend, clock, [].append, budget or BudgetPolicy())
     config = EngineConfig(backend, clock, [].append, guardrails=policy or GuardPolicy(), budgets=budgets)

@@ -20,14 +20,14 @@ WRITTEN = st.lists(st.sampled_from(PIECES) | TEXTS, max_size=9).map("".join)
 
 
 def given_out(pieces: Iterable[str], *, template_thinks: bool = True) -> Given:
-    """What a scan gives out in all."""
+    """Return everything that the streaming parser releases of these pieces."""
     scanned = StreamingParser(NAMES, template_thinks=template_thinks)
     out = [given for piece in pieces for given in scanned.feed(piece)]
     return gather([*out, *scanned.decide_postponed()])
 
 
 def released(text: str) -> str:
-    """The text that a scan gives out of one that is fed as a whole."""
+    """Return the text that the streaming parser releases of a text fed in one piece."""
     return given_out([text], template_thinks=False).text
 
 

@@ -63,7 +63,7 @@ def _pairs(
 
 
 def is_near(one: str, other: str) -> bool:
-    """Whether two normalized names differ by one typo. A different digit is no typo: `value1`, `value2`."""
+    """Whether two normalized names differ by one typo. A different digit is not a typo: `value1`, `value2`."""
     if min(len(one), len(other)) < _MIN_LENGTH or abs(len(one) - len(other)) > 1 or one == other:
         return False
     at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

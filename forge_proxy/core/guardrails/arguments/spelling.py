@@ -22,7 +22,7 @@ _EXACT = 2.0**53
 
 
 def parse_spelled(text: str, kinds: AbstractSet[str]) -> tuple[Json, ...]:
-    """Return the value that the text spells, if it is of one of these kinds and is no string; otherwise nothing."""
+    """Return the value that the text spells, if it is of one of these kinds and not a string; otherwise nothing."""
     text = text.strip(_SPACE)
     read = (_WORDS[text],) if text in _WORDS else _whole_value(text)
     if not read and text.startswith(("[", "{")):  # perhaps a list or dict as Python prints it

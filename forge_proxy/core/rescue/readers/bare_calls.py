@@ -91,7 +91,7 @@ def read_loose_form(text: str, at: int, context: ParseContext) -> Body | None:
 
 
 def skip_other_object(text: str, at: int, context: ParseContext) -> int:
-    """Return the position after a strict JSON object at `at` that is no call of an offered tool; 0 if it may be one."""
+    """Return the position after a strict JSON object at `at` that is not a call of an offered tool; 0 if it may be."""
     read = read_value(text, at)
     if read is None or not is_object(read[0]):
         return 0

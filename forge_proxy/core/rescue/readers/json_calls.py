@@ -116,7 +116,7 @@ def _call_by_name(members: JsonMembers, context: ParseContext) -> ParsedCall | N
 
 
 def _is_no_call(members: JsonMembers) -> bool:
-    """Whether an object with a name is no call: a tool definition, the record of an executed call, or an object
+    """Whether an object with a name is not a call: a tool definition, the record of an executed call, or an object
     without arguments whose other keys would be lost.
     """
     if members.first(ARGUMENT_KEYS) is None:

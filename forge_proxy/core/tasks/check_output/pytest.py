@@ -40,7 +40,7 @@ def count_tests(output: str) -> int | None:
     if not summaries:
         return 0 if re.search(r"^=* ?no tests ran", output, re.MULTILINE) else None
     counted = _COUNTED.findall(summaries[-1][0])
-    broken = len(_BROKEN.findall(output))  # an error during collection is no test
+    broken = len(_BROKEN.findall(output))  # an error during collection is not a test
     return broken + sum(int(number) for number, kind in counted if not kind.startswith("error"))
 
 

@@ -129,7 +129,7 @@ def find_match(text: str, search: str, replace: str) -> Match | NoMatch:
 
 
 def _find_parts(text: str, part: str) -> list[int]:
-    """Return the places of `part` where it begins and ends with a whole word: `x = 1` is no part of `x = 10`."""
+    """Return the places of `part` where it begins and ends with a whole word: `x = 1` is not part of `x = 10`."""
     ends = {at: at + len(part) for at in _find_all(text, part)}
     return [at for at, end in ends.items() if not (_is_within_word(text, at) or _is_within_word(text, end))]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 _MARK = "# <-- ERROR"
 _AROUND = 3
-"""Lines around a finding in a file that is no valid Python, or outside functions and classes."""
+"""Lines around a finding in a file that is not valid Python, or outside functions and classes."""
 _MAX_LINES = 40
 """Lines of a scope that are shown: its header, and those around the finding."""
 

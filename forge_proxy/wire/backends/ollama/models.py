@@ -103,7 +103,7 @@ def to_card(
     """Return the card of a model. `num_ctx` is the configured window in tokens: Ollama reloads a model to change it.
 
     Without it, the window is that of the loaded model, else the Modelfile's `num_ctx`, else unknown until the model is
-    loaded. The trained window is no guarantee; it is listed as `n_ctx_train`.
+    loaded. The trained window does not guarantee that size; it is listed as `n_ctx_train`.
     """
     window = num_ctx or (loaded.window if loaded else None) or description.num_ctx
     if window is not None and description.trained_window is not None:

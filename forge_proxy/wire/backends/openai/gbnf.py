@@ -60,7 +60,7 @@ def is_left_recursive(grammar: RuleSet) -> bool:
             break
         empty = found
     leading = {name: set(_leading(node, empty)) for name, node in grammar.rules.items()}
-    while True:  # rules that begin with no other rule are no part of a circle
+    while True:  # rules that begin with no other rule are not part of a cycle
         ended = {name for name, first in leading.items() if not first}
         if not ended:
             return bool(leading)
