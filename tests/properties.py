@@ -95,7 +95,7 @@ LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=12)
 
 
 def cut(whole: Cuttable, lengths: Sequence[int]) -> list[Cuttable]:
-    """The text or the bytes in pieces of these lengths, which begin anew when they are used up."""
+    """Return the text or the bytes in pieces of these lengths, which are repeated as often as needed."""
     pieces: list[Cuttable] = []
     at = 0
     while at < len(whole):

@@ -28,7 +28,7 @@ from forge_proxy.wire.clients.responses.stored_items import list_items, number_i
 
 _ROUTE = "/v1/conversations"
 _MAX_ADDED = 20
-"""Items that one request may add, as at OpenAI."""
+"""Items that one request may add; OpenAI's limit."""
 
 
 class ConversationEndpoints:

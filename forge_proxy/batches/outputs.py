@@ -46,7 +46,7 @@ class WrittenFiles:
 
 
 async def sum_totals(store: JobStore, batch_id: str) -> LineTotals:
-    """Return what has been done of a batch."""
+    """Return the totals of all shards of a batch."""
     totals = LineTotals()
     for _, state in await _read_shards(store, batch_id):
         totals += state.totals

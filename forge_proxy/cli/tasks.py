@@ -273,7 +273,7 @@ def retry(
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """Do the work of a waiting task again from a step on; its commits and later ones are dropped."""
+    """Repeat a waiting task from a step on; the commits of this and all later steps are dropped."""
     _decide(inherit_options(context, url, key, json), task_id, "retry", {"step": step}, f"continues with step {step}")
 
 

@@ -42,7 +42,7 @@ class DaemonError(ForgeError):
 
 
 class WaitTimeout(ForgeError, TimeoutError):
-    """What a program has waited for has not happened in time. Nothing was changed, and it may still happen."""
+    """The awaited event did not occur in time. Nothing was changed, and it may still occur."""
 
 
 @dataclass(frozen=True, slots=True)

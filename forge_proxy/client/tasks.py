@@ -80,7 +80,7 @@ class Tasks:
         """Wait until a task waits for a person or has ended, and return its state then.
 
         `status` is then `requires_action` (its branch can be reviewed), `halted`, `completed`, `failed` or `cancelled`.
-        Raises `WaitTimeout` after `timeout` seconds. The task continues, and can be waited for again.
+        Raises `WaitTimeout` after `timeout` seconds. The task continues, and the program may wait again.
         """
         is_last = partial(is_end_of_work, latest=self.get(task_id).last_event)
         path = f"tasks/{quote(task_id, safe='')}/events"
@@ -133,7 +133,7 @@ class Tasks:
         return self._post(task_id, "answer", answer=answer, note=note)
 
     def retry(self, task_id: str, step: int = 1) -> TaskInfo:
-        """Do the work of a waiting task again from a step on, counted from 1. Its and all later commits are dropped."""
+        """Repeat a waiting task from a step on, counted from 1. The commits of this and all later steps are dropped."""
         return self._post(task_id, "retry", step=step)
 
     def cancel(self, task_id: str) -> TaskInfo:

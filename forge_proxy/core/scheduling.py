@@ -1,6 +1,6 @@
 """The schedule of models of which one at a time is loaded. Pure; `core/queueing.py` consults it before admission.
 
-A model keeps its turn while it receives requests, until another model has been waited for as long as `swap_after`. Then
+A model keeps its turn while it receives requests, until requests for another model have waited for `swap_after`. Then
 it admits no further request, and the next model is loaded as soon as the running requests finish. Models are served
 round-robin: with n models, each waits for at most n - 1 turns, regardless of the load on the others.
 """

@@ -80,8 +80,8 @@ class ModelQueue:
 class BackgroundQueue:
     """The background requests that wait, without a limit on their number.
 
-    Requests for the same model start one after the other, until none is left or another model has been waited for as
-    long as `turn_seconds`: the model server may have to load another model for each change.
+    Requests for the same model start one after the other, until none is left or requests for another model have waited
+    for `turn_seconds`: the model server may have to load another model for each change.
     """
 
     def __init__(self, turn_seconds: float) -> None:

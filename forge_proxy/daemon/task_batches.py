@@ -43,7 +43,7 @@ class TaskBatches:
         self._hours = hours
 
     async def prepare(self, request_id: str, body: bytes) -> NewJob:
-        """See the port."""
+        """See `tasks.ports.RequestBatches`."""
         now, seconds = self._now(), self._hours * HOUR
         file_id = f"file-{hashlib.blake2b(request_id.encode(), digest_size=16).hexdigest()}"
         upload = await self._files.create(_OWNER, file_id, is_limited=False)
@@ -53,7 +53,7 @@ class TaskBatches:
         return NewJob(new_job_id("batch", now), BatchHandler.kind, file_id, write_state(BatchState(request, now)))
 
     async def read(self, batch_id: str) -> BatchedResponse:
-        """See the port."""
+        """See `tasks.ports.RequestBatches`."""
         store = await self._open_jobs()
         job = await store.get(batch_id)
         state = read_batch(await read_state(store, job))
@@ -69,7 +69,7 @@ class TaskBatches:
         return BatchedResponse(body, max(0.0, job.updated_at - state.created_at))
 
     async def discard(self, batch_id: str) -> None:
-        """See the port."""
+        """See `tasks.ports.RequestBatches`."""
         store = await self._open_jobs()
         with suppress(JobNotFound):
             state = read_batch(await read_state(store, await store.get(batch_id)))

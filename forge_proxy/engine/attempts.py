@@ -141,7 +141,7 @@ class AttemptRunner:
         return not (self._raw or is_greedy or self._request.choices > 1)
 
     def _lower_temperature(self, request: ChatRequest) -> ChatRequest:
-        """Return the request of a retry, colder than the first attempt if the client leaves the temperature open."""
+        """Return the request of a retry, with a lower temperature than the first attempt if the client sets none."""
         turn = self.turn
         temperature = turn.policy.coldest_retry
         is_open = request.body.get("temperature") is None

@@ -73,7 +73,7 @@ class EngineConfig:
     cards: CardStore | None = None
     """Keeps the results of self-tests. Without it they are lost at the end of the process."""
     templates: TemplateLearner | None = None
-    """Learns the form of calls from the chat templates of the models. Without it the general grammar serves."""
+    """Learns the form of calls from the chat templates of the models. Without it only the general grammar is used."""
     active: ActiveRequests = field(default_factory=ActiveRequests)
     """The requests under way."""
     memory: MemoryBudget | None = None

@@ -171,8 +171,8 @@ class BackendExchange:
         self._deps.fitting.calibrate(self.call, self.usage)
 
     async def _recover(self, fault: BackendFault) -> tuple[ContextCompacted | CallResent, ...] | None:
-        """Prepare to send the call again, compacted if it was too long. Returns what to report, or None if it is of no
-        use.
+        """Prepare to send the call again, compacted if it was too long. Returns what to report, or None if sending it
+        again cannot help.
 
         The caller raises the fault: raised here, it would refer to itself by this frame, and all of the request would
         stay in memory until the next garbage collection.

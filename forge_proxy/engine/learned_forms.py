@@ -1,7 +1,7 @@
 """The forms of calls that were learned from the models' chat templates: once per model, off the event loop.
 
 The daemon learns that of the default model at its start. The first request of another model waits for it, for a short
-time; without a form, the general grammar of the parser serves.
+time; without a form, the parser uses its general grammar.
 """
 
 from __future__ import annotations

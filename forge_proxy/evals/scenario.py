@@ -31,7 +31,7 @@ class ScenarioState:
     ideal: tuple[ToolCall, ...] = ()
     """The calls of a model without mistakes, one per response, the terminal call last."""
     report: ReportEnd | None = None
-    """None if the terminal tool is an action, or has a result of several fields."""
+    """The terminal tool, if it only reports a result in one argument; else None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ class JobRepository:
             await connection.execute(delete(JOB_NOTIFICATIONS).where(*which))
 
     def lock(self, name: str) -> AbstractAsyncContextManager[None]:
-        """See the port."""
+        """See `JobStore`."""
         return self._database.lock(name)
 
     async def delete(self, job_id: str) -> None:

@@ -128,7 +128,7 @@ class Repositories(Protocol):
         ...
 
     async def remove_leftovers(self, read_active: ReadTaskIds) -> Sequence[Leftover]:
-        """Remove them, and return them. Their branches are kept."""
+        """Remove the worktrees that `list_leftovers` returns, and return them. Their branches are kept."""
         ...
 
     async def delete_branch(self, repository: str, branch: str) -> None:

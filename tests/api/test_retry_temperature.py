@@ -1,4 +1,4 @@
-"""Retries of an invalid call may be colder than the first attempt, if the client leaves the temperature open."""
+"""Retries of an invalid call may have a lower temperature than the first attempt, if the client sets none."""
 
 from __future__ import annotations
 

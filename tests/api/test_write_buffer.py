@@ -39,7 +39,7 @@ class Wire(asyncio.Transport):
 
 
 async def written(turns: list[list[bytes]], apart: float = 0.002) -> list[bytes]:
-    """Return what is sent of pieces that are written in so many turns of the loop, `apart` seconds after each other.
+    """Return what is sent of pieces that are written in this many turns of the loop, `apart` seconds after each other.
 
     The clock stands still within a turn: a real one may advance by a millisecond between two pieces.
     """

@@ -28,7 +28,7 @@ def all_attacks() -> list[Attack | Drill]:
 
 
 def main() -> int:
-    """Run them; the exit code."""
+    """Run the attacks; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", help="only attacks whose `group: name` holds this; may be repeated")
     parser.add_argument("--list", action="store_true", help="print the names and end")

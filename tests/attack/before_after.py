@@ -24,7 +24,7 @@ _HEAD = (
 
 
 def main() -> None:
-    """Run them and print the table."""
+    """Run the reproductions in both checkouts and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, required=True, help="a checkout of the commit to compare with")
     parser.add_argument("--only", action="append", help="only this fault, such as 3 or 3a; may be repeated")

@@ -219,7 +219,7 @@ def _mounted(folder: Path, options: str) -> Generator[Path]:
 
 
 def _disk_is_full() -> None:
-    """State and store on a file system without room: chats are answered, runs get a 503, and later they work again."""
+    """State and store on a full file system: chats are answered, runs get a 503, and later they work again."""
     with (
         _far_side_on("size=600k") as (side, disk),
         Place(side, disk).daemon(env={"XDG_STATE_HOME": str(disk)}) as proxy,

@@ -29,7 +29,7 @@ _SPARE_MEMORY = 200_000_000
 
 @contextmanager
 def _few_descriptors(count: int) -> Generator[Target]:
-    """A daemon that may open so many files and cannot raise the limit."""
+    """A daemon that may open this many files and cannot raise the limit."""
     limits = {resource.RLIMIT_NOFILE: count}
     with model_server() as server, daemon("--backend-url", server.url, limits=limits) as proxy:
         yield Target(proxy, server)

@@ -46,7 +46,7 @@ def folder() -> Generator[Path]:
 
 
 def _posts(count: int, body: Callable[[int], object], target: MeasuredTarget) -> str:
-    """Send so many requests, eight at a time. Return how often each status came."""
+    """Send this many requests, eight at a time. Return how often each status came."""
     came = statuses(together(count, lambda number: target.post(body(number), seconds=60)))
     return ", ".join(f"{status} ×{times}" if times > 1 else status for status, times in sorted(came.items()))
 

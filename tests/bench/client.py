@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
 
 @asynccontextmanager
 async def connections(port: int, count: int) -> AsyncGenerator[list[Connection]]:
-    """Open so many connections; close them at the end."""
+    """Open this many connections; close them at the end."""
     loop = asyncio.get_running_loop()
     made = [await loop.create_connection(Connection, "127.0.0.1", port) for _ in range(count)]
     try:

@@ -106,7 +106,7 @@ async def _cpu_of(server: Server, connection: Connection, ask: Ask, times: int) 
 
 
 async def throughput(setup: Setup, ask: Ask, count: int, seconds: float, rounds: int) -> tuple[Samples, Samples]:
-    """Return the requests per second over so many connections, and the CPU seconds for each request, by server."""
+    """Return the requests per second over this many connections, and the CPU seconds for each request, by server."""
     rates: Samples = {server.name: [] for server in setup.all}
     costs: Samples = {server.name: [] for server in setup.all}
     for _ in range(rounds):
@@ -134,7 +134,7 @@ async def _load(server: Server, request: bytes, count: int, seconds: float) -> t
 
 
 async def memory_with_streams(server: Server, ask: Ask, count: int) -> float:
-    """Return the resident memory in MB while so many streams are open."""
+    """Return the resident memory in MB while this many streams are open."""
     request = replace(ask, pieces=40, pace_ms=50).request()
     async with connections(server.port, count) as kept:
         asking = [asyncio.create_task(connection.ask(request)) for connection in kept]

@@ -24,7 +24,7 @@ _REPEATED = {
 
 
 def _texts() -> Generator[tuple[str, str]]:
-    """Texts of 1 MB, and the shorter one whose brackets no reader can follow."""
+    """Return texts of 1 MB, and a shorter one whose brackets cannot be matched."""
     for label, text in _REPEATED.items():
         yield label, (text * (_SIZE // len(text) + 1))[:_SIZE]
     code = json.dumps(_CODE * (_SIZE // len(_CODE)))

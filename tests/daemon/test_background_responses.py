@@ -25,7 +25,7 @@ HELLO = Said("Hello from afar.", reasoning="Hm.")
 
 @contextmanager
 def daemon(server: ScriptedServer, folder: Path, **store: Any) -> Generator[tuple[openai.OpenAI, openai.OpenAI]]:
-    """Clients of a daemon before the server, with two keys."""
+    """Yield two clients, with different keys, of a daemon in front of the server."""
     settings = Settings.model_validate(
         {
             "store": {"url": f"sqlite+aiosqlite:///{folder}/runs.db", **store},

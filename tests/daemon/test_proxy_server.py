@@ -36,7 +36,7 @@ def asked(proxy: ProxyServer) -> str:
 
 
 def started_as(fake: Fake) -> Settings:
-    """Settings by which that program is what a model file is served with."""
+    """Return settings with which the fake program serves model files."""
     return Settings.model_validate({"backend": {"llama_server": {"binary": fake.path}}})
 
 

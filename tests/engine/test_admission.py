@@ -84,7 +84,7 @@ class World:
     tasks: dict[str, asyncio.Task[Slot]] = field(default_factory=dict[str, "asyncio.Task[Slot]"])
 
     async def comes(self, *names: str) -> None:
-        """Send so many requests, each of a different client, and admit those that there are slots for."""
+        """Send this many requests, each of a different client, and admit those that there are slots for."""
         for name in names:
             self.tasks[name] = asyncio.create_task(self._enters(name))
         await self.settled()

@@ -33,7 +33,7 @@ JsonDict = dict[str, Any]
 
 
 def turns(*lengths: int) -> list[JsonDict]:
-    """A question, and for each number a call with a result of so many characters."""
+    """A question, and for each number a call with a result of this many characters."""
     messages: list[JsonDict] = [{"role": "user", "content": "Look."}]
     for number, length in enumerate(lengths):
         calls = [{"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}]

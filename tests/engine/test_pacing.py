@@ -36,7 +36,7 @@ class _Work:
             self.names.append(name)
 
     async def reach(self, steps: int) -> None:
-        """Wait until so many steps have been done."""
+        """Wait until this many steps have been done."""
         for _ in range(10 * steps):
             if len(self.names) >= steps:
                 return

@@ -127,7 +127,7 @@ class BatchDaemon:
         return await self.sdk().batches.retrieve(batch_id)
 
     async def until_completed(self, batch_id: str, count: int) -> None:
-        """Wait until so many lines have a response."""
+        """Wait until this many lines have a response."""
         async with asyncio.timeout(60):
             async for _ in self._looks():
                 counts = (await self.sdk().batches.retrieve(batch_id)).request_counts

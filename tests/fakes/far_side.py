@@ -51,12 +51,12 @@ class FarSide:
             self.changed.notify_all()
 
     def wait_for_asked(self, times: int) -> None:
-        """Wait until the model has received so many requests."""
+        """Wait until the model has received this many requests."""
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.asked) >= times, _SECONDS), f"asked {len(self.asked)} times"
 
     def wait_for_called(self, tool: str, times: int = 1) -> None:
-        """Wait until a tool has been called so many times."""
+        """Wait until a tool has been called this many times."""
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.keys(tool)) >= times, _SECONDS), f"called: {self.called}"
 

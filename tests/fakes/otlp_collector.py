@@ -25,7 +25,7 @@ class Collector:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def wait(self, count: int, seconds: float = 30.0) -> list[ReceivedSpan]:
-        """Return the spans once there are so many."""
+        """Return the spans once there are this many."""
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.spans) >= count, seconds), self.spans
             return list(self.spans)

@@ -30,7 +30,7 @@ class WallClock:
         self.settings = {"PYTHONPATH": str(folder)}
 
     def jump(self, seconds: int) -> None:
-        """Set the clock to so many seconds off the true time."""
+        """Set the clock to this many seconds off the true time."""
         new = self._offset.with_suffix(".new")
         new.write_text(str(seconds))
         new.replace(self._offset)

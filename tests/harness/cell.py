@@ -20,7 +20,7 @@ from tests.harness.tasks import JsonDict
 SECONDS = 120.0
 """Time limit of a client: many times what it needs, including its retries."""
 LONGER = 30.0
-"""A client that takes so many more seconds through the daemon is worse than one that fails at once."""
+"""A client that takes this many more seconds through the daemon is worse than one that fails at once."""
 NOT_SERVED = "not served"
 """The result of a client that cannot work without the daemon, because the scripted server does not speak its API."""
 _BEST_FIRST = ("done", "error", "silent", "hangs", NOT_SERVED)

@@ -21,7 +21,7 @@ Each client from PyPI or npm does one task by itself: read a file and write anot
 is done (aider, which offers no tools, edits one file; instructor makes two extractions; mini-swe-agent has only a
 shell). The task is done when its effects are there: the file, both results in what the model was sent, the answer on
 the screen. The bare SDKs run in the plain loop of their documentation, which stops at a call it cannot run. The model
-and its server are scripted. In the first answer at each point of the conversation, the last one included, is the fault
+and its server are scripted. The first answer at each point of the conversation, the last one included, has the fault
 that heads the column; some faults are habits of a server and are in every answer.
 
 When it is retried with any correction, the model does the right thing: this shows what clients and proxy do about
@@ -30,7 +30,7 @@ faults, not how well models take correction. Each cell is *without the proxy* �
 - `done`: the task was done.
 - `silent`: it was not, and the client ended without an error, as if it were.
 - `error`: it was not, and the client ended with an error.
-- `hangs`: the client was not at its end after {seconds:.0f} seconds.
+- `hangs`: the client had not ended after {seconds:.0f} seconds.
 - `not served`: not tried without the proxy, since the scripted server speaks chat completions only (Codex and Claude
   Code speak other APIs).
 - *Worse* is done → not done, error → silent, an end → hangs, and {longer:.0f} seconds more than without the proxy.

@@ -39,7 +39,7 @@ def streaming(proxy: Process, model: str, **fields: object) -> Generator[Iterato
 
 
 def read_keepalives(lines: Iterator[str], count: int) -> None:
-    """Read until so many chunks without content have come."""
+    """Read until this many chunks without content have come."""
     for line in lines:
         if line.startswith("data: ") and not text(events([line])):
             count -= 1

@@ -34,7 +34,7 @@ def proxy(server: Process) -> Generator[Process]:
 
 @contextmanager
 def following(url: str) -> Generator[Iterator[list[dict[str, Any]]]]:
-    """The pictures of the requests under way."""
+    """Yield the snapshots of the requests under way."""
     with httpx.stream("GET", url + STREAM, timeout=20) as response:
         lines = (line for line in response.iter_lines() if line.startswith('data: {"requests"'))
         yield (json.loads(line.removeprefix("data: "))["requests"] for line in lines)

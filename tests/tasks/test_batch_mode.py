@@ -128,7 +128,7 @@ async def test_s_batch_a_request_that_fails_is_repeated_by_further_batches_and_t
 
 
 async def until_submitted(world: World, number: int) -> None:
-    """Wait until so many batches were submitted, and the last of them has been sent."""
+    """Wait until this many batches were submitted, and the last of them has been sent."""
     async with asyncio.timeout(SECONDS):
         async for event in world.tasks.follow_events("total"):
             number -= event.type == "submitted"

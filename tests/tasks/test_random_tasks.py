@@ -52,7 +52,7 @@ async def decide(world: World, done: StoredTask, chance: random.Random) -> Store
 
 
 async def cancel_after(world: World, count: int) -> None:
-    """Cancel the task once it and its sub-tasks have had so many events. Before, somebody tries to delete it."""
+    """Cancel the task once it and its sub-tasks have had this many events. Before, somebody tries to delete it."""
     async for _ in world.tasks.follow_events("total", with_sub_tasks=True):
         if count == 0:
             break

@@ -15,7 +15,7 @@ from tests.tasks.test_fan_out import FIELDS, PARTS, PLAN
 
 
 async def wait_for_phase(world: World, phase: str, count: int) -> None:
-    """Wait until so many sub-tasks are in this phase."""
+    """Wait until this many sub-tasks are in this phase."""
     while sum(f'"{phase}"' in child.job.action for child in await world.tasks.list_sub_tasks("total")) < count:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 

@@ -105,7 +105,7 @@ class ParametersJson(TypedDict):
 
 
 class FunctionJson(TypedDict):
-    """What a tool is called, does and wants."""
+    """The name, description and parameters of a tool, as JSON."""
 
     name: str
     description: str
@@ -168,7 +168,7 @@ class Case:
 
 
 def split(text: str) -> list[str]:
-    """The words of a text: a list of words is easier to read so."""
+    """Return the words of a text: a list of words is easier to read this way."""
     return text.split()
 
 

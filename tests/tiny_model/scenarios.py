@@ -366,7 +366,7 @@ def right_turn(rng: random.Random, call: Call) -> Message:
 
 
 def out_of_turn(rng: random.Random, run: Run, slip: Slip, pending: Sequence[Step]) -> list[Message] | None:
-    """A call that is well made but not yet due, and what it is told; None where there is no such call."""
+    """Return a valid call that comes too early, and its correction; None if there is no such call."""
     due = pending[0]
     if slip == "premature" and run.end and run.end is not RESPOND:  # of `respond` nobody can say that it is too early
         (param,) = run.end.params

@@ -1,4 +1,4 @@
-"""The exchanges of Ollama's API and of the relayed routes, before a server of OpenAI's API and before an Ollama."""
+"""The exchanges of Ollama's API and of the relayed routes, with an OpenAI-compatible server and with an Ollama."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _sequence(name: str) -> tuple[Said, ...]:
 
 
 def ollama_exchanges() -> list[Exchange]:
-    """All exchanges of the API before a server of OpenAI's API, in order."""
+    """All exchanges of the API with an OpenAI-compatible server, in order."""
     made = [
         Exchange(f"{name}, {form}", openai_replies(_sequence(said), stream=stream or "tools" in body),
                  {**body, **({} if stream else {"stream": False})}, path=CHAT)

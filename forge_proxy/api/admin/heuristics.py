@@ -1,6 +1,6 @@
 """`/admin/v1/guardrails/heuristics`: what was learned about the heuristics on each model.
 
-The settings `text_responses`, `on_repeat`, `on_early_end` and `answer_grounding` decide by it if they are `auto`.
+The settings `text_responses`, `on_repeat`, `on_early_end` and `answer_grounding` depend on it if they are `auto`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ class CompactionPolicy(BaseModel):
     strategy: StrategyName = Field(
         default="tiered",
         description="`tiered`: cut old corrections and results first, old reasoning and text last, calls never;"
-        " `sliding`: cut everything but the latest turns; `none`: cut nothing and reject a prompt that exceeds the budget.",
+        " `sliding`: cut everything but the latest turns; `none`: cut nothing and reject a prompt that exceeds the"
+        " budget.",
     )
     threshold: float = Field(
         default=0.75,

@@ -105,7 +105,7 @@ def _can_copy(value: str) -> bool:
 
 
 def _is_specific(number: float) -> bool:
-    """Whether a number has at least three digits and is none that people or programs choose: round, a power of two."""
+    """Whether a number has at least three digits and is not a typical choice: a round number or a power of two."""
     if isinstance(number, float) and not number.is_integer():
         return len(_SEPARATOR.sub("", str(abs(number))).replace(".", "").strip("0")) > 2
     whole = abs(int(number))

@@ -65,7 +65,7 @@ class LearnedPolicy:
     ) -> ActiveHeuristics:
         """Return the heuristics that apply to the response to these messages.
 
-        Records the results that the messages carry first: they decide as well.
+        Records the results in the messages first, because the choice depends on them as well.
         """
         excluded = self._record_results(model or "", messages)
         settings = read_settings(policy)

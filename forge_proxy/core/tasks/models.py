@@ -39,7 +39,7 @@ class TransitionSignal(StrEnum):
 
 TaskDomain: TypeAlias = Literal["code_generation", "research", "code_review", "documentation", "generic"]
 CallMode: TypeAlias = Literal["sync", "batch"]
-"""How calls are made: as requests whose responses are waited for, or as lines of batches."""
+"""How calls are made: as requests, each of which the task waits for, or as lines of batches."""
 
 
 def _check_id(text: str) -> str:

@@ -9,7 +9,7 @@ from forge_proxy.core.files import PURPOSES, UPLOAD_PURPOSES, FilePurpose, Store
 from forge_proxy.core.jsontypes import JsonObject
 
 _SECONDS = (3600, 2_592_000)
-"""Limits of `expires_after`, as at OpenAI: an hour, 30 days."""
+"""Limits of `expires_after`, the same as OpenAI's: an hour, 30 days."""
 
 
 def encode_file(file: StoredFile) -> JsonObject:

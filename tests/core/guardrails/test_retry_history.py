@@ -22,7 +22,7 @@ def retrying(fault: Fault = Fault.BAD_ARGUMENTS, **policy: str) -> Turn:
 
 
 def history(*, free: tuple[int, int] = (0, 0), constrained: tuple[int, int] = (0, 0)) -> RetryHistory:
-    """The history of a model with so many (valid, invalid) retries."""
+    """The history of a model with this many (valid, invalid) retries."""
     known = RetryHistory()
     for is_constrained, (valid, invalid) in ((False, free), (True, constrained)):
         for number in range(valid + invalid):

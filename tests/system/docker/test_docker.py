@@ -196,7 +196,7 @@ def test_stopping_waits_no_longer_than_the_drain_time() -> None:
 
 @contextmanager
 def streams(url: str, number: int) -> Generator[list[Callable[[], str]]]:
-    """Send so many long streams, the first of which has begun. Return the last line of each once it has ended or was
+    """Send this many long streams, the first of which has begun. Return the last line of each once it has ended or was
     cut.
     """
     begun = Event()

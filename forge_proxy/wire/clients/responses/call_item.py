@@ -24,7 +24,10 @@ class CallItem(OutputItem):
         self._arguments = StringIO()
 
     def open(self, function: str, tool: OfferedTool | None) -> list[ItemEvent]:
-        """Begin the item: the model calls `function`, the client's `tool`. Client tools begin at their end."""
+        """Begin the item: the model calls `function`, the client's `tool`.
+
+        Calls of tools of kind `client` have no event here; they are sent when they are complete.
+        """
         self._name, self._tool = function, tool
         return [] if self._kind == "client" else [self.encode_added(self.item("in_progress"))]
 

@@ -1,4 +1,4 @@
-"""Lines of an answer to chunks; that cutting them makes no difference is in tests/contracts, over recorded bytes."""
+"""Lines of a response are converted to chunks. tests/contracts checks with recorded bytes that cuts do not matter."""
 
 from __future__ import annotations
 

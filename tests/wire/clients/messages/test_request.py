@@ -58,7 +58,7 @@ def tool_message(content: str) -> JsonDict:
 
 
 def nested(levels: int) -> JsonDict:
-    """An object of so many levels."""
+    """An object of this many levels."""
     value: JsonDict = {}
     for _ in range(levels):
         value = {"a": value}
