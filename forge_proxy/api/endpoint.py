@@ -100,7 +100,7 @@ class SurfaceEndpoint:
     async def _answer_whole(
         self, answer: AsyncGenerator[AnswerEvent], decoded: DecodedRequest, request_id: str, headers: Mapping[str, str]
     ) -> Response:
-        """Return the whole response, made of the same chunks as a streamed one.
+        """Return the whole response, built from the same chunks as a streamed one.
 
         The engine accounts for the chunks until the item after its report is requested; by then the response is
         accounted for.

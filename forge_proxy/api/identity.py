@@ -45,7 +45,7 @@ def new_request_id() -> str:
 def client_of(request: Request) -> str:
     """Return a label of the client, by which slots are shared fairly. It reveals nothing about the client.
 
-    It is made of the key and the address: without key checks many clients send the same placeholder key. The port is
+    It combines the key and the address: without key checks many clients send the same placeholder key. The port is
     not part of it, since a client has a connection for each running request.
     """
     key = _header(request, b"authorization") or _header(request, b"x-api-key") or ""

@@ -115,7 +115,7 @@ class ResponseStorage:
         await self.run(store.delete(response_id, owner, self.now()))
 
     async def input_items(self, response_id: str, owner: str, memory: RequestMemory) -> list[JsonObject]:
-        """Return the items that a stored response answers: of all that it continues, then its own input.
+        """Return the input items of a stored response: those of all responses that it continues, then its own.
 
         Raises `ResponseNotFound` or `MemoryFull`.
         """

@@ -163,7 +163,7 @@ def _columns(table: list[tuple[str, ...]]) -> list[str]:
 
 
 def _read_period(text: str) -> float:
-    """Return the seconds of a period. Raises `InvalidPeriod`."""
+    """Return the length of a period in seconds, such as of `7d`. Raises `InvalidPeriod`."""
     found = _PERIOD.fullmatch(text)
     if found is None:
         raise InvalidPeriod(text)

@@ -57,7 +57,7 @@ class _ListBuilder:
         self._positions: dict[int, int] = {}
         """The position of the latest object with each `index`."""
         self._merged: set[int] = set()
-        """The positions of objects that were merged of several: only these are built, because lists can be long."""
+        """The positions of objects that were merged from several: only these are built, because lists can be long."""
         self._index_items(first, 0)
 
     def add(self, piece: list[Json]) -> None:

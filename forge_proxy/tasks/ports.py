@@ -1,5 +1,5 @@
 """What tasks need from outside: repositories with worktrees, checks, and batches. `forge_proxy.git`,
-`forge_proxy.checks` and `forge_proxy.daemon` have one each; the values are in `core/tasks`.
+`forge_proxy.checks` and `forge_proxy.daemon` implement these ports; the values are in `core/tasks`.
 
 A phase runs at least once, so every method that changes something may be called again with the same arguments.
 """

@@ -1,4 +1,4 @@
-"""Runs one attack and measures meanwhile the daemon (memory, CPU, event loop) and the waits of an honest client."""
+"""Runs one attack and meanwhile measures the daemon (memory, CPU, event loop) and the waits of an honest client."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """What the guardrails since 0.2.0 cost a request that needs no help: `python -m tests.bench.heuristics`.
 
 Each pair sends one request with the default policy and one with that of 0.2.0 (preset `v02`), in random order, through
-one engine to one model server: the embedded llama.cpp with the test model. The model has an agent's history before it
-and makes a valid call. Prints the mean of the paired differences with its 95 % interval, of the time of a request and
-of the CPU time of the daemon's process.
+one engine to one model server: the embedded llama.cpp with the test model. The prompt has an agent's history, and the
+model makes a valid call. Prints the mean of the paired differences with its 95 % interval, of the time of a request
+and of the CPU time of the daemon's process.
 """
 
 # ruff: noqa: T201  a command line prints

@@ -36,7 +36,7 @@ TASKS = 24
 SPOILED = 1 / 3
 PARTS = ("retries", "edit levels", "baseline", "scopes")
 _FOUND_BEFORE = 3
-"""Every this many files have a finding on the base branch."""
+"""One in this many files has a finding on the base branch."""
 _PARALLEL = 4
 _FAULTS = (
     "bad_json", "truncated", "elided", "empty", "unmatched", "trailing", "indentation", "fuzzy", "syntax", "wrong",

@@ -1,4 +1,4 @@
-"""Intervals and tests against published values, and against what can be counted out."""
+"""Intervals and tests against published values, and against exact enumeration."""
 
 from __future__ import annotations
 

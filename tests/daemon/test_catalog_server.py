@@ -1,4 +1,4 @@
-"""Switches of a managed server's model by the admin API."""
+"""Switches of a managed server's model through the admin API."""
 
 from __future__ import annotations
 

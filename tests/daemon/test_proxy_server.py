@@ -41,7 +41,7 @@ def started_as(fake: Fake) -> Settings:
 
 
 def ours() -> list[str]:
-    """Threads that are not this test's."""
+    """Return the names of the threads that proxy servers have started."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(("forge-proxy", "asyncio-wait"))]
 
 

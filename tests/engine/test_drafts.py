@@ -33,7 +33,7 @@ USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
 @dataclass
 class Drafting:
-    """A backend whose nth response is the nth of these, as soon as it may: a city, None for text, or a fault."""
+    """A backend that sends these responses in order, each once it may: a city, None for text, or a fault."""
 
     says: Sequence[str | BackendFault | None]
     held: set[int] = field(default_factory=set[int])

@@ -68,7 +68,7 @@ class World:
 
 @asynccontextmanager
 async def world(slots: int = 1, limit: int = 100) -> AsyncGenerator[World]:
-    """One that serves `a`, and in which loads take no time."""
+    """Yield a world in which `a` is loaded and loads take no time."""
     clock, heard = SetClock(), list[Event]()
     backend = Has([slots])
     backend.may.set()

@@ -98,7 +98,7 @@ def ollama_exchanges() -> list[Exchange]:
 
 
 def ollama_backend_exchanges() -> list[Exchange]:
-    """What an Ollama receives of a client that speaks its API."""
+    """What an Ollama receives from a client that speaks its API."""
     line = {
         "model": "scripted",
         "created_at": "2026-11-21T19:33:57Z",

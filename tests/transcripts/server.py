@@ -42,7 +42,7 @@ class ScriptedServer:
     script: list[Reply] = field(default_factory=list[Reply])
     received: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     received_headers: list[Mapping[str, str]] = field(default_factory=list[Mapping[str, str]])
-    """Those of all `POST` requests."""
+    """The headers of all `POST` requests."""
 
     def set_script(self, replies: Sequence[Reply]) -> None:
         """Answer with these from now on, and forget what was received."""

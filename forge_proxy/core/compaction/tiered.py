@@ -32,7 +32,7 @@ class TieredCompact(PlannedCompact):
 
     1. nudges are dropped, results are truncated to their first `truncate_chars` characters;
     2. results are replaced by a short note, because every call needs a result;
-    3. plain text in place of a call is dropped, and reasoning.
+    3. reasoning is dropped, and plain text in place of a call.
 
     Calls are not changed. A nudge that answers a call is shortened to the statement that the call was refused.
     """

@@ -61,7 +61,7 @@ class StartChildren:
 
 @dataclass(frozen=True, slots=True)
 class AwaitChildren:
-    """Wait for the child jobs that exist: what is stored of `StartChildren`."""
+    """Wait for the child jobs of a `StartChildren`, as which it is stored once they exist."""
 
     then: RunPhase
     type: Literal["await_children"] = field(default="await_children", kw_only=True)

@@ -9,7 +9,7 @@ from forge_proxy.core.requests.ledger import LedgerCounts, LedgerKey, RequestCou
 from forge_proxy.core.requests.records import RequestRecord
 
 HOUR = 3600
-"""Seconds of a period of the ledger."""
+"""The length of a ledger period, in seconds."""
 DURATION_BOUNDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2)
 """Upper bounds of the classes of durations in seconds; the last class has none."""
 

@@ -32,7 +32,7 @@ class NotificationLimit:
 
 
 def check_values(text: bytes) -> None:
-    """Raise `TooMuchOutput` for JSON with this many values that parsing it would block the event loop.
+    """Raise `TooMuchOutput` for JSON with so many values that parsing it would block the event loop.
 
     A megabyte of text in one string parses in 1 ms, a megabyte of empty lists in 100 ms.
     """

@@ -77,7 +77,7 @@ def polling(run: int) -> ScenarioState:
 
 
 def transient(run: int) -> ScenarioState:
-    """Look one thing up with a tool that fails once: here the same call again is right."""
+    """Look one thing up with a tool that fails once: the correct reaction is the same call again."""
     family = _family(run, 9)
     value = _value(run, family)
     found = _code(run, family.noun)

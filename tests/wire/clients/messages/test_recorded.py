@@ -42,7 +42,7 @@ TURNS = [
 
 
 def prompt_of(body: JsonDict) -> JsonDict:
-    """What the model server receives of a request's prompt."""
+    """Return the parts of a request's prompt that the model server receives."""
     chat = decode_request(body).body
     return {"messages": chat["messages"], "tools": chat.get("tools")}
 
