@@ -21,15 +21,15 @@ SCALE = float(os.environ.get("FORGE_TEST_EXAMPLES", _USUAL))
 
 
 def examples(count: int) -> settings:
-    """So many examples times `SCALE`, however slow the machine, and what is needed to see a failure again."""
+    """Return settings for `count` examples times `SCALE`, without a deadline, that print how to repeat a failure."""
     return settings(max_examples=max(5, round(count * SCALE)), deadline=None, print_blob=True)
 
 
 def sample(cases: Sequence[Case], one_in: float) -> Sequence[Case]:
     """Return one case in this many of a long matrix, the first and the last among them; every case in `make test-all`.
 
-    1 samples only in `make quick`. With a number that has no divisor in common with the lengths of the matrix, each of
-    its values is in the sample.
+    With 1, only `make quick` samples. If the number has no divisor in common with the lengths of the matrix, each of the
+    values of the matrix is in the sample.
     """
     if SCALE > 1:
         return cases

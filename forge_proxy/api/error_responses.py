@@ -34,7 +34,7 @@ class ErrorEnvelopes:
         self._default = default
 
     def envelope_for(self, path: str) -> Envelope:
-        """Return the envelope of the longest prefix. Prefixes end at a slash: `/v1/chat` is none of `/v1/chatty`."""
+        """Return the envelope of the longest prefix. It ends at a slash: `/v1/chat` is not a prefix of `/v1/chatty`."""
         for prefix, envelope in self._by_prefix:
             if path == prefix or path.startswith(f"{prefix}/"):
                 return envelope

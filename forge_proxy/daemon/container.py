@@ -82,7 +82,7 @@ async def assemble(
 ) -> AsyncGenerator[EngineAssembly]:
     """Select a backend, build the engine over it, and stop both at the end.
 
-    `observe_content` receives the texts of requests, if anyone wants them. `active` lists the requests under way,
+    `observe_content`, if set, receives the texts of requests. `active` lists the requests under way,
     `tracer` has the traces of requests if they are exported.
     Raises `BackendChoiceError` or `GuardrailsBroken`.
     """

@@ -1,4 +1,4 @@
-"""Ablation presets that switch off single guardrails. The difference to `reforged` is that guardrail's effect."""
+"""Ablation presets that switch off single guardrails. The difference from `reforged` is that guardrail's effect."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class StagedFiles:
     paths: Collection[str]
     """The paths that differ from the head."""
     is_complete: bool
-    """Whether the index knows the files of the worktree, as that of the worktree does."""
+    """Whether the index has entries for all files of the worktree, so that it can replace the worktree's own index."""
 
     async def adopt(self, commit: str) -> None:
         """Make the index of the worktree that of a commit with these files. Git does not read the others again."""

@@ -71,7 +71,7 @@ class BoundedWriter(ABC, Generic[T]):
         """Release a record that waits no longer."""
 
     async def tidy(self) -> None:
-        """Do what is left once everything is written, such as deleting what is too old."""
+        """Finish once everything is written, for example by deleting expired records."""
 
     def append(self, record: T) -> None:
         """Have a record written. Never waits, and never fails."""

@@ -19,7 +19,7 @@ class Turn:
     reasoning: str = ""
     calls: tuple[tuple[str, JsonDict], ...] = ()
     call: int = 0
-    """Of a result: the place of its call among all calls."""
+    """For a result, the place of its call among all calls."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 
 
 class Wire(asyncio.Transport):
-    """Notes what is done to it."""
+    """Records the calls of its methods."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -152,7 +152,7 @@ async def test_a_run_leaves_nothing_behind_for_the_next(scenario: Scenario) -> N
 NAMES_AND_TAGS: dict[str, tuple[int | None, str]] = {
     "basic_2step": (2, "plumbing"),
     "sequential_3step": (3, "plumbing"),
-    # One more than in the table of the seeds: with two iterations kept, nothing can be cut before the fourth.
+    # One more than in forge's table: with two iterations kept, nothing can be cut before the fourth.
     "compaction_stress": (4, "plumbing compaction"),
     "error_recovery": (2, "plumbing"),
     "tool_selection": (3, "model_quality"),

@@ -30,7 +30,7 @@ class Timer:
         self._fire()
 
     def cancel(self) -> None:
-        """Count as the handle of the loop."""
+        """Count a cancellation, as the handle that the loop returns."""
         self.cancelled += 1
 
     def _count(self) -> None:

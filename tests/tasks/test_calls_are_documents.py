@@ -119,7 +119,7 @@ FIELDS_OF_MODELS = {
     ValidationResult: {"check", "passed", "details"},
     models.TaskResult: {"status", "output_files", "validation_results", "stats"},
 }
-"""What the table of models in seed 002 says that each one has."""
+"""The fields that each model must have."""
 
 
 @pytest.mark.parametrize(("model", "fields"), FIELDS_OF_MODELS.items(), ids=lambda one: getattr(one, "__name__", ""))

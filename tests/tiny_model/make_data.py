@@ -42,7 +42,7 @@ class TrainingSet:
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Byte-level BPE whose merges never join a space and a letter, two digits, or what stands in paths and commands.
+    """Byte-level BPE whose merges never join a space and a letter, two digits, or characters of paths and commands.
 
     A word then has the same tokens in the request (after a space) and in the JSON (after a quote), so copying
     an argument is copying tokens. It is trained with a fine split and used with GPT-2's own split (as

@@ -31,14 +31,14 @@ class ReplyInfo(BaseModel):
 
 
 class SentCallInfo(BaseModel):
-    """A call to the model server, given the one before: the conversation is not repeated for each attempt."""
+    """A call to the model server, as the difference from the previous one, so the conversation is not repeated."""
 
     kept_messages: int = Field(
-        description="How many of the first messages are those of the attempt before, or of the request."
+        description="How many of the first messages are those of the previous attempt, or of the request."
     )
     messages: list[Any] = Field(description="The messages after them.")
     kept_tools: int = Field(
-        description="How many of the first tools are those of the attempt before, or of the request."
+        description="How many of the first tools are those of the previous attempt, or of the request."
     )
     tools: list[Any]
     fields: dict[str, Any] = Field(description="Other fields that are new or have changed.")

@@ -115,7 +115,7 @@ def _select_new(turn: Turn, calls: Sequence[ToolCall]) -> list[ToolCall]:
     """Return the calls that may follow a retried text: those of terminal tools, and those that repeat no answered one.
 
     The text may be the model's last one: its retry must not do work again that was done already. A call that has only
-    failed may follow, unless the model insists on it after a correction.
+    failed may follow, unless the model repeats it after a correction.
     """
     terminal = {tool.name for tool in turn.terminal}
     may_retry = Fault.REPEATED_CALL not in turn.faults

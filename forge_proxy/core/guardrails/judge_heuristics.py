@@ -1,4 +1,4 @@
-"""The verdict on a valid response that is probably wrong: it is retried once, and accepted if the model insists."""
+"""The verdict on a valid response that is probably wrong: it is retried once, and accepted if the retry repeats it."""
 
 from __future__ import annotations
 

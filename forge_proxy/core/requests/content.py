@@ -55,7 +55,7 @@ class RequestContent:
 
 @dataclass(frozen=True, slots=True)
 class CallDifference:
-    """A call, given the one before: that of the previous attempt, or for the first attempt the client's request.
+    """A call as the difference from the previous attempt's, or, for the first attempt, from the client's request.
 
     The conversation is stored once, however many attempts there were.
     """
@@ -86,7 +86,7 @@ class CallDifference:
         return cls(kept_messages, messages, kept_tools, tools, fields, removed)
 
     def apply(self, before: JsonObject) -> dict[str, Json]:
-        """Return the call, given the one before."""
+        """Return the call, given the previous one."""
         body = {name: value for name, value in before.items() if name not in self.removed}
         for name, kept, added in (
             ("messages", self.kept_messages, self.messages),

@@ -171,7 +171,7 @@ class TaskState:
     gathered: str | None = None
     """The digest of the document with the outputs of the sub-tasks (`GatheredOutputs`)."""
     conflicts: tuple[str, ...] = ()
-    """The files of which the sub-tasks have written different versions."""
+    """The files that sub-tasks have written in different versions."""
     output: str | None = None
     """The digest of the document with the output of a sub-task (`SubTaskOutput`)."""
     calls: tuple[TaskCall, ...] = ()

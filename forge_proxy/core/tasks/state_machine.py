@@ -1,7 +1,7 @@
 """What a task does next: a pure function of its progress and of what has happened (D2, D4).
 
 The modes differ only in where a step comes from: a task without a plan is one step; a step with sub-tasks waits for its
-child jobs before it is checked. Budgets bound every loop: what is left then is a person's decision (D9).
+child jobs before it is checked. Budgets bound every loop: when one is exhausted, a person decides (D9).
 """
 
 from __future__ import annotations

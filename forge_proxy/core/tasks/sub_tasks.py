@@ -26,7 +26,7 @@ class GatheredOutputs:
     """What the sub-tasks of a step have written, by path."""
 
     files: Mapping[str, Base64Bytes]
-    """Files of which there is one version."""
+    """Files with only one version."""
     conflicts: Mapping[str, Mapping[str, Base64Bytes]]
     """The different versions of the other files, by the sub-tasks that have written them."""
     writers: Mapping[str, tuple[str, ...]]

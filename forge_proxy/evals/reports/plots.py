@@ -93,7 +93,7 @@ def effect_plot(effects: Sequence[AblationEffect]) -> str:
 
 
 def speed_plot(lines: Sequence[ReportLine]) -> str:
-    """Plot the score by the seconds of a run. Each point has the number of its line."""
+    """Plot the score against the seconds of a run. Each point has the number of its line."""
     timed = [
         (number, line)
         for number, line in enumerate(lines, 1)

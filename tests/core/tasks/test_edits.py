@@ -1,4 +1,4 @@
-"""Edits and responses as they change files (seed 002: edits, errors)."""
+"""Edits and responses as they change files."""
 
 from __future__ import annotations
 

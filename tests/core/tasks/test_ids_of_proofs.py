@@ -1,4 +1,4 @@
-"""Tests of tasks name what they prove: `pytest -k d15_` selects decision 15, `-k s_edits_` a section."""
+"""Tests of tasks name what they prove: `pytest -k d15_` selects requirement D15, `-k s_edits_` a part of tasks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 import tests
 
 DECISIONS = (*range(1, 13), 15, 16, 17, 18, *range(21, 30), 33, 39, 40, 41, 42)
-"""The decisions of seed 004 that tasks implement."""
+"""The requirements that tasks implement, listed in docs/decisions/0045-tasks.md."""
 SECTIONS = (
     "core", "step", "modes", "context", "answer", "edits", "errors", "fanout", "tiers", "batch", "models", "modules",
     "example",
 )  # fmt: skip
-"""The sections of seed 002 that tasks implement."""
+"""The parts of tasks."""
 _NAMES = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""The four levels on which the text of an edit is found (seed 002, edit application)."""
+"""The four levels on which the text of an edit is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prompts of tasks: eleven sections in their order, equal bytes for equal inputs (seed 002, context)."""
+"""The prompts of tasks: eleven sections in their order, equal bytes for equal inputs."""
 
 from __future__ import annotations
 

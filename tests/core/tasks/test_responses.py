@@ -1,4 +1,4 @@
-"""Both forms of a response are parsed into the same value (seed 002, structured output)."""
+"""Both forms of a response are parsed into the same value."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from forge_proxy.wire.backends.anthropic.tools import ToolNames, collect_tool_na
 from forge_proxy.wire.backends.openai.request import conversation
 
 DEFAULT_LIMIT = 4096
-"""`max_tokens` if neither the client nor the server gives a limit (seed 003)."""
+"""`max_tokens` if neither the client nor the server sets a limit; the same as in forge."""
 _JSON_ONLY = "Answer with one JSON object and nothing else."
 
 

@@ -54,7 +54,7 @@ class OfferedTools:
             raise InvalidRequest(at, f"expected at most {MAX_TOOLS} tools, got {len(self.tools)}")
 
     def find(self, function: str) -> OfferedTool | None:
-        """Return the tool of which the model called the function."""
+        """Return the tool whose function the model called."""
         return self._by_function.get(function)
 
     def function_name(self, name: str, namespace: str | None) -> str:
