@@ -28,8 +28,8 @@ def examples(count: int) -> settings:
 def sample(cases: Sequence[Case], one_in: float) -> Sequence[Case]:
     """Return one case in this many of a long matrix, the first and the last among them; every case in `make test-all`.
 
-    With 1, only `make quick` samples. If the number has no divisor in common with the lengths of the matrix, each of the
-    values of the matrix is in the sample.
+    With 1, only `make quick` samples. If the number has no divisor in common with the lengths of the matrix, each value
+    of the matrix is in the sample.
     """
     if SCALE > 1:
         return cases

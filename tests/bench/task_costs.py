@@ -33,7 +33,7 @@ from tests.tasks.conftest import FakeChecks, open_world
 
 FILES, STEPS, ROUNDS = 5000, 10, 3
 TASK_SECONDS, CONTEXT_MS = 3, 200
-"""Limits of issue 20: orchestration of the whole task, and the context of a step."""
+"""Limits: orchestration of the whole task, and the context of a step."""
 _FOLDER_FILES = 50
 
 

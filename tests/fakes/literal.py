@@ -69,9 +69,7 @@ class LiteralHttp:
 
 @dataclass
 class LiteralTransport(LiteralHttp, httpx2.AsyncBaseTransport):
-    """The same for clients on httpx2. It knows no model by name, so a request for a model list does not get the
-    response.
-    """
+    """`LiteralHttp` as a transport of httpx2. Requests for a model by its name get another response than `sent`."""
 
     asked: list[Any] = field(default_factory=list[Any])
     """The bodies of the requests."""

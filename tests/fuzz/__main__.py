@@ -69,7 +69,7 @@ def _ring(*_: object) -> None:
 
 
 def _smaller(parts: list[str], breaks: Callable[[list[str]], str]) -> list[str]:
-    """The same without the parts that it takes not: whole ones first, then single characters."""
+    """Return the parts without those that the failure does not need: whole ones first, then single characters."""
     for characters in (False, True):
         some = list("".join(parts)) if characters else list(parts)
         if characters and len(some) > 400:

@@ -30,7 +30,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def reason_of(root: Path, path: str, *, data: bytes = b"new") -> str:
-    """The reason for which a file is neither read nor written."""
+    """Return why a file is neither read nor written."""
     files = WorktreeFiles(root)
     with pytest.raises(UnsafePath) as reading:
         files.read(path)

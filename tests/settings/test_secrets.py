@@ -70,12 +70,12 @@ def nested(path: tuple[str, ...], value: object) -> dict[str, Any]:
 
 
 def everything_about(error: BaseException) -> str:
-    """What a log or a Python program would print of it, with what it was raised from."""
+    """Return what a log or a Python program would print about the error and its causes."""
     return f"{error!r} {''.join(traceback.format_exception(error))}"
 
 
 def attempt(read: Callable[[], Settings | None]) -> tuple[Settings | None, str]:
-    """What it returns, or everything about the error that it raises."""
+    """Return the result of `read`, or everything about the error that it raises."""
     try:
         return read(), ""
     except ForgeError as error:

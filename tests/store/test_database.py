@@ -32,7 +32,7 @@ _NOTES = Table("notes", _METADATA, Column("id", String(64), primary_key=True), C
 
 
 class NoteRepository:
-    """A repository as a later issue would add one: it knows a database and its own table."""
+    """A new kind of repository, which depends only on the database and its own table."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

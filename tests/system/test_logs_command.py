@@ -1,4 +1,4 @@
-"""`forge-proxy logs` at a real daemon: filters, reconnecting, and how it ends."""
+"""`forge-proxy logs` with a real daemon: filters, reconnecting, and how it ends."""
 
 from __future__ import annotations
 

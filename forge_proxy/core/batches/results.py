@@ -20,7 +20,7 @@ _MISSING: dict[MissingReason, str] = {
 
 @dataclass(frozen=True, slots=True)
 class LineResult:
-    """What has become of a line: the line of its file, and how it counts."""
+    """The result of a line: what is written to the output or error file, and how it counts."""
 
     text: bytes
     is_completed: bool

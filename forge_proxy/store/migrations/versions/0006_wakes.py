@@ -1,4 +1,4 @@
-"""Jobs store that they were woken, and the id of their last change."""
+"""Columns of jobs for pending wakes, and for the id of the last change."""
 
 from __future__ import annotations
 
