@@ -1,6 +1,6 @@
 """A jump of the system's clock moves no bound: what waits or expires goes by a clock that only runs forward.
 
-Only stored data expires by the wall clock: no other one goes on while the daemon is stopped.
+Only stored data expires by the wall clock: all other clocks stop with the daemon.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sampling parameters recommended by the makers of a model. Pure."""
+"""Sampling parameters recommended by the authors of a model. Pure."""
 
 from __future__ import annotations
 

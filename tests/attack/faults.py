@@ -101,7 +101,7 @@ def _killed_daemon_leaves_no_server() -> None:
 
 
 def _store_is_hit(hit: Callable[[Place], None]) -> None:
-    """The database is damaged under a running daemon: chats continue, runs get an honest error or work, nothing hangs."""
+    """The database is damaged under a running daemon: chats continue, runs work or get an honest error, no hangs."""
     with far_side() as side, own_folder() as folder:
         place = Place(side, folder)
         with place.daemon() as proxy:

@@ -100,7 +100,7 @@ class World:
         self.tasks[name].result().leave()
 
     async def settled(self) -> None:
-        """All who can go on have done so."""
+        """Wait until all tasks that can continue have done so."""
         for _ in range(10):
             await asyncio.sleep(0)
 

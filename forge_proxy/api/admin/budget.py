@@ -57,7 +57,7 @@ class BudgetEndpoints:
         return to_budget_info(await self._engine.budgets.of(), self._engine.policies.budget)
 
     async def switch(self, change: BudgetChange) -> BudgetInfo:
-        """Switch to another budget. If the switch fails, the old one is kept. Running responses end with it."""
+        """Switch to another budget. Running responses finish with the old one, which is kept if the switch fails."""
         overflow = change.overflow or self._engine.policies.budget.overflow
         try:
             policy = BudgetPolicy(mode=change.mode, tokens=change.tokens, overflow=overflow)
