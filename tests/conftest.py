@@ -128,9 +128,11 @@ if stale := [file for file in STARTS_PROCESSES | LONGEST if not (TESTS / file).e
     raise pytest.UsageError(f"tests/conftest.py: these files do not exist: {', '.join(stale)}")
 
 
+# A shell starts its background jobs so, as nohup does, and the daemons and commands of the tests would inherit it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    # A shell starts its background jobs so, and the commands of the tests, which Ctrl-C ends, would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from tests.fakes.processes import Process, closed_port, command, daemon, messages_server
+from tests.fakes.processes import Process, closed_port, command, daemon, messages_server, until
 from tests.system.asking import PATH, error
 
 USER = {"role": "user", "content": "hi"}
@@ -105,7 +105,7 @@ def test_a_token_limit_over_the_window_is_lowered_to_the_room_left(server: Proce
     answer = final(client, stream=False, model="has-little-room", messages=[USER])
 
     assert answer.choices[0].message.content == "one two"
-    assert '"max_tokens": 1000' in server.printed
+    until(lambda: '"max_tokens": 1000' in server.printed, "the request with the lower limit is printed")
 
 
 @both

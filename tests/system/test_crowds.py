@@ -8,7 +8,7 @@ import json
 import httpx
 import pytest
 
-from tests.fakes.processes import Process, daemon, model_server
+from tests.fakes.processes import Process, daemon, model_server, until
 from tests.system.asking import PATH, TOOL, JsonDict, ask, events, text
 
 STREAMS = 200
@@ -45,7 +45,7 @@ async def test_two_hundred_concurrent_streams_each_get_their_own_response() -> N
             await client.post(server.url + "/go")
 
         assert [task.result() for task in listening] == list(users)
-        assert proxy.printed.count('"event":"answered"') == STREAMS
+        until(lambda: proxy.printed.count('"event":"answered"') == STREAMS, "each response is logged")
         assert "Traceback" not in proxy.printed
 
 
