@@ -6,7 +6,7 @@ import asyncio
 
 
 async def write_to_pipe(pipe: asyncio.StreamWriter, data: bytes) -> None:
-    """Write to the input of a program. Raises `BrokenPipeError` if it is known to have ended or to have closed its input.
+    """Write to the input of a program. Raises `BrokenPipeError` if it is known to have ended or closed its input.
 
     Once a program has ended, asyncio raises `ConnectionResetError`, or loses the data if it has not noticed yet; uvloop
     raises `RuntimeError`.

@@ -17,13 +17,17 @@ _LONG = b"x" * 1_000_000
 def test_writing_to_a_program_that_has_ended_raises_the_same_error_on_both_loops(
     loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
+    async def write(pipe: asyncio.StreamWriter) -> None:
+        """Write often: asyncio may lose what is written before it has noticed the end."""
+        for _ in range(10):
+            await write_to_pipe(pipe, _LONG)
+
     async def write_too_late() -> None:
         process = await asyncio.create_subprocess_exec("/bin/true", stdin=asyncio.subprocess.PIPE)
         assert process.stdin is not None
         await process.wait()
         with pytest.raises(BrokenPipeError):
-            for _ in range(10):  # asyncio may lose what is written before it has noticed the end
-                await write_to_pipe(process.stdin, _LONG)
+            await write(process.stdin)
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(write_too_late())
