@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from forge_proxy.checks.bubblewrap import BubblewrapSandbox
+from forge_proxy.checks.bytecode import remove_stale_bytecode
 from forge_proxy.checks.commands import CommandLimits, CommandRunner, Workplace
 from forge_proxy.checks.planning import (
     PlannedCheck,
@@ -120,7 +121,10 @@ class RepositoryChecks:
     async def _run_all(self, request: CheckedRequest) -> Sequence[_Outcome]:
         roots = request.worktree.path, request.worktree.repository
         outcomes: list[_Outcome] = []
-        for check in await self._plan(request):
+        planned = await self._plan(request)
+        if any(check.executes_code for check in planned):
+            await asyncio.to_thread(remove_stale_bytecode, Path(request.worktree.path))
+        for check in planned:
             began = time.monotonic()
             ended = await self._run(check, request.worktree)
             out, err = ended.out.decode("utf-8", "replace"), ended.err.decode("utf-8", "replace")
