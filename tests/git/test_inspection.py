@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from forge_proxy.core.tasks.errors import GitFailed, RepositoryUnusable
+from forge_proxy.core.tasks.workspace import MergeResult
 from forge_proxy.git.allowed import AllowedRepositories
 from forge_proxy.git.program import GitProgram
 from forge_proxy.git.repositories import GitRepositories
@@ -63,19 +64,24 @@ async def test_an_allowed_symlink_that_now_leads_elsewhere_is_rejected(tmp_path:
         await repositories.inspect(str(link), None, "t1")
 
 
+async def change_and_merge(repositories: GitRepositories, path: Path) -> MergeResult:
+    """Change a.py in a worktree of a repository, and merge the branch."""
+    state = await repositories.inspect(str(path), None, "t1")
+    worktree = await repositories.create_worktree(state.path, "t1", state.base_commit)
+    await repositories.write(worktree, {"a.py": b"x = 2\n"})
+    commit = await repositories.commit(worktree, "change", state.base_commit)
+    return await repositories.merge(
+        state.path, worktree.branch, "main",
+        expected_head=commit, expected_base=state.base_commit, method="squash", message="Change",
+    )  # fmt: skip
+
+
 async def test_a_bare_repository_works(tmp_path: Path) -> None:
     create_repository(tmp_path / "repo").git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
     bare = tmp_path / "bare.git"
     repositories = repositories_of(tmp_path, bare)
 
-    state = await repositories.inspect(str(bare), None, "t1")
-    worktree = await repositories.create_worktree(state.path, "t1", state.base_commit)
-    await repositories.write(worktree, {"a.py": b"x = 2\n"})
-    commit = await repositories.commit(worktree, "change", state.base_commit)
-    merged = await repositories.merge(
-        state.path, worktree.branch, "main",
-        expected_head=commit, expected_base=state.base_commit, method="squash", message="Change",
-    )  # fmt: skip
+    merged = await change_and_merge(repositories, bare)
 
     assert merged.updated_checkout is None
     assert UserRepository(bare).files("main")["a.py"] == "x = 2"
@@ -195,14 +201,7 @@ async def test_a_checkout_whose_git_folder_is_in_another_place_works(kind: str, 
         origin.git("clone", "-q", "--separate-git-dir", str(tmp_path / "git"), ".", str(path))
     repositories = repositories_of(tmp_path, path)
 
-    state = await repositories.inspect(str(path), None, "t1")
-    worktree = await repositories.create_worktree(state.path, "t1", state.base_commit)
-    await repositories.write(worktree, {"a.py": b"x = 2\n"})
-    commit = await repositories.commit(worktree, "change", state.base_commit)
-    merged = await repositories.merge(
-        state.path, worktree.branch, "main",
-        expected_head=commit, expected_base=state.base_commit, method="squash", message="Change",
-    )  # fmt: skip
+    merged = await change_and_merge(repositories, path)
 
     assert merged.updated_checkout == str(path)
     assert (path / "a.py").read_text() == "x = 2\n"
